@@ -364,6 +364,16 @@ void pslite_release_flag(void* flag);
  * reach `receive`; other messages still do. */
 int pslite_worker_attach(pslite_customer* customer, size_t value_size);
 
+/* From now on the keys of this worker are its own, apart from those of other customers of the
+ * process: key 3 of customer 1 is not key 3 of customer 0, and its commands (optimizer, mode,
+ * compression) are about its keys alone. Customers with one number share them on all workers.
+ * Customer 0 has the keys as they are, and so has every worker that does not call this. To be
+ * called after `pslite_start` and before the first request. Keys are then less than 2^40 behind the
+ * begin of each server's range. PSLITE_INVALID_ARGUMENT if a server cannot: only the library's own
+ * store keeps them apart (`pslite_server_attach_store`, `pslite server`), of app 0; an
+ * application's handler, a stock server and one of an older library do not. */
+int pslite_worker_own_keys(pslite_customer* worker);
+
 /* ZPush: cuts by server key range, sends, returns. Keys must be sorted inside each server's range
  * only as far as it takes to cut them there. */
 int pslite_worker_push(pslite_customer* worker, const pslite_kv* kv, int32_t cmd, int32_t priority,

@@ -19,7 +19,7 @@ const ROOMS: [(&str, &[&str]); 13] = [
     ("cluster", &["text", "wire", "invariant"]),
     ("kv", &["wire", "values", "trees", "invariant"]),
     ("delivery", &["wire"]),
-    ("store", &["wire", "values", "trees", "invariant"]),
+    ("store", &["text", "wire", "values", "trees", "invariant"]),
     ("placement", &["text", "wire"]),
     ("training", &["text", "wire", "invariant", "random"]),
 ];

@@ -5,6 +5,7 @@
 Each worker prints one line of JSON with what it saw. DMLC_ROLE says what this process is.
 """
 
+import ctypes
 import gc
 import json
 import os
@@ -196,6 +197,32 @@ def kept(node, worker):
     return found
 
 
+def customers(node, worker):
+    """Of a store: a second worker shares the keys of the first, unless it is to have its own. (A
+    store counts bytes.)"""
+    first = KVWorker(node, "uint8", customer=1)
+    sharing = KVWorker(node, "uint8", customer=2)
+    own = KVWorker(node, "uint8", customer=3, own_keys=True)
+
+    def pulled(of, key, count):
+        out = np.zeros(4 * count, "uint8")
+        return of.pull([key], out, [4 * count]).wait().view("float32").tolist()
+
+    if node.rank == 0:
+        first.push([3], np.full(4, 5, "float32").view("uint8"), [16]).wait()
+        own.push([3], np.full(2, 7, "float32").view("uint8"), [8]).wait()
+    node.barrier("workers")
+    found = {"first": pulled(first, 3, 4), "shared": pulled(sharing, 3, 4),
+             "own": pulled(own, 3, 2), "large": refused(lambda: pulled(own, 1 << 40, 2)),
+             "beyond": refused(lambda: pulled(first, 2 << 40, 2))}
+    node.barrier("workers")
+    if node.rank == 0:
+        # kStopServer: a server without an application waits for it.
+        worker._library.pslite_simple_request(
+            worker.handle, 2, None, 0, 2, ctypes.byref(ctypes.c_int32()))
+    return found
+
+
 def forked(node, worker):
     """A child of fork() has no node; it ends as any process does, and the parent goes on."""
     pid = os.fork()
@@ -232,7 +259,8 @@ def serve(node):
 
 def work(node):
     worker = KVWorker(node)
-    node.barrier("all")
+    if CASE != "customers":  # The servers of that are `pslite server`.
+        node.barrier("all")
     found = globals()[CASE](node, worker)
     print(json.dumps(found), flush=True)
     return worker

@@ -4,13 +4,14 @@
 
 use std::env;
 
-const FILES: [&str; 13] = [
+const FILES: [&str; 14] = [
     "wheel",
     "guard",
     "stack",
     "errors",
     "completion",
     "process",
+    "kvstores",
     "python",
     "server_stop",
     "postoffice",

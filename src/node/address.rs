@@ -28,7 +28,8 @@ pub(super) fn first_sequence() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |t| t.as_micros() as u64).max(1)
 }
 
-/// Binds the receiving socket and returns this node as others will see it.
+/// Binds the receiving socket and returns this node as others will see it. `keeps_keys_apart`: it
+/// has a store that does.
 ///
 /// # Errors
 /// The text names the address, what was tried, and who holds the port or which addresses exist.
@@ -36,6 +37,7 @@ pub(super) fn bind(
     settings: &Settings,
     transport: &ZmqTransport,
     incarnation: u64,
+    keeps_keys_apart: bool,
 ) -> Result<Node> {
     let scheduler = settings.role == Role::Scheduler;
     let hostname = if scheduler { settings.root_host.clone() } else { advertised_host(settings)? };
@@ -56,7 +58,7 @@ pub(super) fn bind(
         hostname,
         port: i32::from(port),
         is_recovery: false,
-        abilities: abilities(settings),
+        abilities: abilities(settings, keeps_keys_apart),
         incarnation: if settings.speaks_extensions() { incarnation } else { 0 },
         native_port: 0,
         wished_rank: settings.wished_rank,
@@ -64,11 +66,14 @@ pub(super) fn bind(
 }
 
 /// What this node tells others that it can.
-fn abilities(settings: &Settings) -> u64 {
+fn abilities(settings: &Settings, keeps_keys_apart: bool) -> u64 {
     if !settings.speaks_extensions() {
         return 0;
     }
     let mut all = ability::PSLITE;
+    if settings.role == Role::Worker || keeps_keys_apart {
+        all |= ability::OWN_KEYS;
+    }
     let elastic = settings.follows_pieces();
     if elastic {
         all |= ability::ELASTIC | ability::TREES;

@@ -247,6 +247,16 @@ impl CustomerHandle {
         self.shared().worker.send_parts(timestamp, request, parts)
     }
 
+    /// From now on the keys of this worker are its own, apart from those of the process's other
+    /// customers; so are the optimizer and the mode of the servers for them. To be called before
+    /// its first request, on a node that runs.
+    ///
+    /// # Errors
+    /// A server cannot keep them apart, this is no worker, or the node is not started.
+    pub fn take_own_keys(&self) -> Result<()> {
+        self.shared().worker.take_own_keys()
+    }
+
     // ---- KVServer -------------------------------------------------------------------------------
 
     /// From now on this customer serves requests; each is watched until it is answered.

@@ -88,6 +88,12 @@ impl Customers {
         busy.reduce(|one, other| one + other)
     }
 
+    /// True if the store of app 0 is here, which keeps the keys of customers apart that have their
+    /// own. `in_front`: stores in front of an application serve.
+    pub(crate) fn keep_keys_apart(&self, in_front: bool) -> bool {
+        self.get((0, 0)).is_some_and(|mailbox| mailbox.customer.keeps_keys_apart(in_front))
+    }
+
     /// True if some customer is a server whose keys may move.
     pub(crate) fn have_store(&self) -> bool {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);

@@ -42,6 +42,9 @@ pub(crate) trait Recipient: Send + Sync {
     /// Of a server with a store: how long requests have taken there so far.
     fn busy(&self) -> Option<Duration>;
 
+    /// True if it is a server whose store serves: alone, or `in_front` of an application.
+    fn keeps_keys_apart(&self, in_front: bool) -> bool;
+
     /// True if it is a server whose keys may move. Called after the node has started.
     fn moves_keys(&self) -> bool;
 

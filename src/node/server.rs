@@ -125,6 +125,11 @@ impl ServerCustomer {
         self.store_server.get().map(StoreServer::busy)
     }
 
+    /// True if there is a store, and that serves: alone, or `in_front` of an application.
+    pub(crate) fn keeps_keys_apart(&self, in_front: bool) -> bool {
+        self.store_server.get().is_some_and(|store| in_front || store.is_alone())
+    }
+
     /// Logs which round of the store has waited for long. False if there is no store.
     pub(crate) fn report_stalls(&self) -> bool {
         let store = self.store_server.get();

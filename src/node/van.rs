@@ -121,7 +121,8 @@ impl Van {
             answers: answers(&settings),
         })
         .map_err(|error| NodeError::Address(error.to_string()))?;
-        let mut me = address::bind(&settings, &transport, incarnation)?;
+        let keeps_keys_apart = customers.keep_keys_apart(settings.native_store);
+        let mut me = address::bind(&settings, &transport, incarnation, keeps_keys_apart)?;
         let tunnels = tunnels::start(&settings, &me.hostname)?;
         let native = address::native(&settings, &me.hostname, incarnation)?;
         me.native_port = native.as_ref().map_or(0, |(_, port)| *port);

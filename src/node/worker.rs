@@ -8,13 +8,14 @@ mod commands;
 mod flights;
 mod landed;
 mod oldest;
+mod own_keys;
 mod parts;
 mod responses;
 mod trees;
 mod waiting;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 
 use self::ahead::EndedAhead;
 use self::oldest::OldestWatch;
@@ -30,7 +31,7 @@ use pslite_core::kv::rounds::{Round, Rounds};
 use pslite_core::kv::worker::Response;
 use pslite_core::kv::{Failure, FailureKind, Finished, RequestError, WorkerRequests};
 use pslite_core::trees::{Relay, Step};
-use pslite_core::values::{KeyRange, KvPairs};
+use pslite_core::values::{KeyRange, KeySpace, KvPairs};
 use pslite_core::wire::{DataType, Devices, NodeId};
 use pslite_observe::{MessageKind, Traffic};
 
@@ -78,6 +79,8 @@ pub(crate) struct WorkerCustomer {
     answered: Condvar,
     /// Parts of requests wait to be sent.
     waits: AtomicBool,
+    /// Where its keys lie, if they are its own.
+    own_keys: OnceLock<KeySpace>,
     /// When to log for which servers the oldest request waits.
     oldest: Mutex<OldestWatch>,
 }
@@ -157,6 +160,7 @@ impl WorkerCustomer {
             landings: Arc::default(),
             answered: Condvar::new(),
             waits: AtomicBool::new(false),
+            own_keys: OnceLock::new(),
             oldest: Mutex::default(),
         }
     }

@@ -127,10 +127,15 @@ class Customer {
   ~Customer();
 
   int app_id_;
+  // What MXNet reads: 0 of each further kvstore (kvstores.h).
   int customer_id_;
   pslite_node* node_;
   pslite_customer* handle_;
   Function receive_;
+  // At the node.
+  int number_;
+  // It came when the job ran already, and has keys of its own.
+  bool further_;
 };
 static_assert(sizeof(Customer) <= 280, "Customer");
 static_assert(offsetof(Customer, app_id_) == 0 && offsetof(Customer, customer_id_) == 4,

@@ -12,6 +12,7 @@
 
 #include "errors.h"
 #include "guard.h"
+#include "kvstores.h"
 #include "layout.h"
 #include "process.h"
 #include "server_stop.h"
@@ -89,7 +90,8 @@ Postoffice::~Postoffice() { pslite_mxnet::end_process_node(); }
 
 void Postoffice::Start(int customer_id, const char*, const bool do_barrier) {
   pslite_mxnet::refuse_unknown_wheel();
-  pslite_mxnet::check(pslite_start(pslite_mxnet::process_node(), customer_id, 0),
+  const int number = pslite_mxnet::number_of_kvstore(customer_id);
+  pslite_mxnet::check(pslite_start(pslite_mxnet::process_node(), number, 0),
                       "ps::Postoffice::Start");
   {
     std::lock_guard<std::mutex> lock(state->mutex);
@@ -105,19 +107,25 @@ void Postoffice::Start(int customer_id, const char*, const bool do_barrier) {
 }
 
 void Postoffice::Finalize(const int customer_id, const bool do_barrier) {
+  if (pslite_mxnet::in_kvstore_destructor() && pslite_mxnet::others_go_on()) return;
   if (customer_id == 0 && !pslite_mxnet::is_forked()) pslite_mxnet::wait_for_server_stop();
   const int status = pslite_finalize(pslite_mxnet::process_node(), customer_id, do_barrier);
   if (customer_id == 0 && !pslite_mxnet::is_forked()) {
     std::lock_guard<std::mutex> lock(state->mutex);
     state->van.ready_ = false;
+    pslite_mxnet::job_is_over();
   }
   pslite_mxnet::check(status, "ps::Postoffice::Finalize");
 }
 
 void Postoffice::Barrier(int customer_id, int group) {
   const bool leaving = group == PSLITE_GROUP_WORKERS && pslite_mxnet::in_kvstore_destructor();
+  // Python destroys kvstores in an order of its own on each worker: only the last one waits for the
+  // others, for all.
+  if (leaving && pslite_mxnet::others_go_on()) return;
   if (!leaving) pslite_mxnet::raise_remembered();
-  const int status = pslite_barrier(pslite_mxnet::process_node(), customer_id, group,
+  const int number = leaving ? customer_id : pslite_mxnet::number_of_kvstore(customer_id);
+  const int status = pslite_barrier(pslite_mxnet::process_node(), number, group,
                                     leaving ? PSLITE_BARRIER_LEAVING : 0);
   pslite_mxnet::check(status, "ps::Postoffice::Barrier");
 }

@@ -2,9 +2,11 @@
 #include <new>
 
 #include "errors.h"
+#include "kvstores.h"
 #include "layout.h"
 #include "python.h"
 #include "server_stop.h"
+#include "stack.h"
 
 namespace ps {
 
@@ -14,6 +16,8 @@ namespace {
 const int kNothing = -1;
 // MXNet's command that brings an optimizer (kvstore_dist_server.h:45).
 const int kController = 0;
+// MXNet's command that ends the servers.
+const int kStopServer = 2;
 
 }  // namespace
 
@@ -33,6 +37,11 @@ SimpleApp::~SimpleApp() {
 
 int SimpleApp::Request(int head, const std::string& body, int recv_id) {
   int timestamp = kNothing;
+  // The servers stop with the last kvstore of the process.
+  if (head == kStopServer && pslite_mxnet::in_kvstore_destructor() &&
+      pslite_mxnet::others_go_on()) {
+    return kNothing;
+  }
   pslite_mxnet::check(pslite_simple_request(obj_->handle_, head, body.data(), body.size(), recv_id,
                                             &timestamp),
                       "ps::SimpleApp::Request");
@@ -72,7 +81,11 @@ void SimpleApp::set_response_handle(const Function& handle) {
   response_handle_.copy_from(handle);
 }
 
-Customer* SimpleApp::get_customer() { return obj_; }
+// MXNet asks right before what it does with the number: barriers, and the end.
+Customer* SimpleApp::get_customer() {
+  pslite_mxnet::in_kvstore(obj_);
+  return obj_;
+}
 
 void SimpleApp::Process(const Message& message) {
   pslite_meta meta;

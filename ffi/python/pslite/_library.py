@@ -188,6 +188,7 @@ _STATUS = {
     "pslite_customer_new": [c_void_p, c_int32, c_int32, RECEIVE, c_void_p, POINTER(c_void_p)],
     "pslite_customer_wait_for": [c_void_p, c_int32, c_int32],
     "pslite_worker_attach": [c_void_p, c_size_t],
+    "pslite_worker_own_keys": [c_void_p],
     "pslite_worker_push": [c_void_p, POINTER(Kv), *_REQUEST],
     "pslite_worker_pull": [c_void_p, Buffer, POINTER(Destination), *_REQUEST],
     "pslite_worker_push_pull": [c_void_p, POINTER(Kv), POINTER(Destination), *_REQUEST],

@@ -136,16 +136,19 @@ class KVWorker:
 
     dtype: of all values, "float32", "float64", "float16", "int64" and so on. app: which KVServer is
     meant, if servers have several. customer: where a process has several workers, the number of
-    this one.
+    this one. own_keys: its keys are its own, and so are the optimizer and the mode of the servers
+    for them; all workers of that number share them. Else keys are those of customer 0, whatever the
+    number. Of pslite's stores only, on a node that runs.
 
     Keys are integers from 0 to 2**64 - 1, in ascending order. `Node.key_ranges` says which server
     has which. Each key has equally many values, or `lens` says how many each has.
 
-    Raises InvalidArgument if there is a worker of that app and customer already.
+    Raises InvalidArgument if there is a worker of that app and customer already, or, with own_keys,
+    if a server cannot keep keys apart.
     """
 
     def __init__(self, node: Node, dtype: str = "float32", *, app: SupportsIndex = 0,
-                 customer: SupportsIndex = 0) -> None:
+                 customer: SupportsIndex = 0, own_keys: bool = False) -> None:
         if dtype not in _arrays.SIZES:
             raise errors.DtypeError(
                 f"there is no dtype {dtype!r}; there are {', '.join(_arrays.SIZES)}")
@@ -163,6 +166,8 @@ class KVWorker:
         node._customers.append(self)
         try:
             _library.check(self._library.pslite_worker_attach(self._handle, _arrays.SIZES[dtype]))
+            if own_keys:
+                _library.check(self._library.pslite_worker_own_keys(self._handle))
         except BaseException:
             self._leave(node)
             raise

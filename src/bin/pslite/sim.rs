@@ -36,6 +36,9 @@ pub(crate) struct SimArguments {
     /// So many tensors of ten elements, pushed twice; else the seed decides
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     keys: Option<u32>,
+    /// Each worker has two customers with keys of their own; else the seed decides
+    #[arg(long)]
+    two_customers: bool,
     /// Print all that happens
     #[arg(long)]
     trace: bool,
@@ -184,6 +187,7 @@ fn play(arguments: &SimArguments, seed: u64, summary: &mut Summary) {
         workers: arguments.workers,
         servers: arguments.servers,
         keys: arguments.keys.map(|keys| keys as usize),
+        second_customer: arguments.two_customers.then_some(true),
     };
     let scenario = fixed.scenario.unwrap_or(Scenario::of_seed(seed));
     let mut config = job(seed, &fixed);

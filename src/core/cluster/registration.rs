@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Action, Cluster, Failure, FailureKind, Level, ranking};
 use crate::text;
 use crate::wire::{
-    Command, Control, Node, NodeId, Role, SCHEDULER, SERVER_GROUP, WORKER_GROUP, server_id,
+    Command, Control, EMPTY, Node, NodeId, Role, SCHEDULER, SERVER_GROUP, WORKER_GROUP, server_id,
     worker_id,
 };
 
@@ -61,8 +61,8 @@ impl Cluster {
             let text = format!("dropped the registration of {}", node.describe());
             return Self::log(out, Level::Warning, text);
         }
-        if from.is_some() {
-            return; // A further customer of a member: stock ignores it too (van.cc:131).
+        if let Some(member) = from {
+            return self.further_customer(member, node, out);
         }
         if self.failure.is_some() {
             return self.too_late(now, node, out);
@@ -78,6 +78,26 @@ impl Cluster {
         } else {
             self.registrant(now, node, control, out);
         }
+    }
+
+    /// A customer of a member registers. Stock ignores it (van.cc:131), and so does this, unless
+    /// the worker would mix its keys with those of the others: where stores keep them apart, only
+    /// a worker that knows of it can have two kvstores.
+    fn further_customer(&mut self, member: NodeId, node: &Node, out: &mut Vec<Action>) {
+        let is_new = !self.customers.get(&member).is_none_or(|all| all.contains(&node.customer_id));
+        let knows = self.members.get(&member).is_none_or(Node::keeps_keys_apart);
+        let is_server = |node: &Node| node.role == Role::Server;
+        let mut servers = self.members.values().filter(|node| is_server(node));
+        if !self.ready || !is_new || knows || !servers.any(Node::keeps_keys_apart) {
+            return;
+        }
+        let text = format!(
+            "{} made a second kvstore (customer {}); its ps-lite mixes the keys of two: use one \
+             kvstore in each process, or pslite in the workers too",
+            self.describe(member),
+            node.customer_id
+        );
+        self.fail_everywhere(EMPTY, Failure { kind: FailureKind::Config, text }, out);
     }
 
     fn registrant(&mut self, now: Duration, node: &Node, control: &Control, out: &mut Vec<Action>) {
@@ -148,7 +168,7 @@ impl Cluster {
             Err(text) => {
                 let kind = FailureKind::Config;
                 let failure = Failure { kind, text };
-                return self.fail_start(now, crate::wire::EMPTY, failure, out);
+                return self.fail_start(now, EMPTY, failure, out);
             }
         };
         self.registrants.clear();
@@ -344,7 +364,7 @@ impl Cluster {
     pub(super) fn start_timed_out(&mut self, out: &mut Vec<Action>) {
         let text = format!("PSLITE_START_TIMEOUT has passed: {}", self.waiting_text());
         let failure = Failure { kind: FailureKind::StartTimeout, text };
-        self.fail_everywhere(crate::wire::EMPTY, failure, out);
+        self.fail_everywhere(EMPTY, failure, out);
     }
 
     /// What this node waits for before the job is complete.

@@ -2,6 +2,7 @@
 //! of the channels. No sockets, no clock.
 
 mod barriers;
+mod customers;
 mod guests;
 mod refusals;
 mod replacements;

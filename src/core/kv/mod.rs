@@ -98,7 +98,10 @@ pub enum KvError {
         have: usize,
     },
     /// The values are not those of a key that is cut into pieces.
-    #[error("key {key} has {expected} bytes of values, and {got} were pushed")]
+    #[error(
+        "key {key} has {expected} bytes of values, and {got} were pushed: all workers need arrays \
+         of one shape, and the same MXNET_KVSTORE_BIGARRAY_BOUND"
+    )]
     PieceMismatch {
         /// The key.
         key: Key,

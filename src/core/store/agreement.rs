@@ -24,6 +24,7 @@ use super::elastic::Outbound;
 use super::error::StoreError;
 use super::mxnet::Store;
 use super::tensor::Piece;
+use crate::values::SHARED;
 use crate::wire::agreement::{Agree, AgreeState, Agreed, Fact};
 use crate::wire::{Meta, NodeId, worker_id};
 
@@ -79,8 +80,8 @@ impl Store {
             return (0..self.config.workers).map(worker_id).collect();
         };
         let of = |only: bool| {
-            let all = live.awaited().iter().filter(move |(_, of)| !only || *of == customer);
-            all.map(|(worker, _)| *worker).collect::<BTreeSet<NodeId>>()
+            let all = live.awaited(SHARED).filter(move |(_, of)| !only || *of == customer);
+            all.map(|(worker, _)| worker).collect::<BTreeSet<NodeId>>()
         };
         // A customer that was made later is not in the list of those that registered.
         Some(of(true)).filter(|all| !all.is_empty()).unwrap_or_else(|| of(false))

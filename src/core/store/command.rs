@@ -10,6 +10,7 @@ use super::mxnet::Store;
 use super::name::Customer;
 use super::optimizer::Optimizer;
 use super::pickle;
+use crate::values::{SHARED, Space};
 use crate::wire::NodeId;
 
 /// What a command asks for.
@@ -191,14 +192,13 @@ impl Store {
     ///
     /// # Errors
     /// It cannot be obeyed; nothing has changed.
-    pub fn command(&mut self, head: Head, body: &[u8]) -> Result<(), StoreError> {
+    pub fn command(&mut self, space: Space, head: Head, body: &[u8]) -> Result<(), StoreError> {
         match head {
-            Head::SyncMode => self.set_sync(),
-            Head::MultiPrecision => self.set_multi_precision()?,
-            Head::Compression => self.set_compression(body)?,
-            Head::Controller | Head::Stop | Head::Profiler | Head::Agree | Head::Other(_) => {}
+            Head::SyncMode => self.set_sync(space),
+            Head::MultiPrecision => self.set_multi_precision(space),
+            Head::Compression => self.set_compression(space, body),
+            Head::Controller | Head::Stop | Head::Profiler | Head::Agree | Head::Other(_) => Ok(()),
         }
-        Ok(())
     }
 
     /// The pickled optimizer that a worker's customer sent. It counts if its generation is new
@@ -208,42 +208,49 @@ impl Store {
     /// It is malformed, or none that runs here; the optimizer before it stays.
     pub fn optimizer(&mut self, from: (NodeId, i32), body: &[u8]) -> Result<(), StoreError> {
         let (worker, customer) = from;
-        self.optimizer_at(Customer { worker, customer, life: 0 }, None, body).map(|_| ())
+        let from = Customer { worker, customer, life: 0 };
+        self.optimizer_at(SHARED, (from, None), body).map(|_| ())
     }
 
     /// The same of a command whose timestamp is known. True if it counts.
     pub(super) fn optimizer_at(
         &mut self,
-        from: Customer,
-        timestamp: Option<i32>,
+        space: Space,
+        (from, timestamp): (Customer, Option<i32>),
         body: &[u8],
     ) -> Result<bool, StoreError> {
-        if self.generations.is_read(from, body) {
-            return Ok(self.generations.is_new(from, timestamp));
+        let generations = &mut self.modes.change(space)?.generations;
+        if generations.is_read(from, body) {
+            return Ok(generations.is_new(from, timestamp));
         }
-        let optimizer = self.read_optimizer(body)?;
-        self.generations.read = Some(fingerprint(body));
-        let new = self.generations.is_new(from, timestamp);
+        let optimizer = self.read_optimizer(space, body)?;
+        let generations = &mut self.modes.change(space)?.generations;
+        generations.read = Some(fingerprint(body));
+        let new = generations.is_new(from, timestamp);
         if new {
-            self.set_optimizer(optimizer);
+            self.set_optimizer(space, optimizer)?;
         }
         Ok(new)
     }
 
-    /// Reads an optimizer that can update what is here.
-    pub(super) fn read_optimizer(&self, body: &[u8]) -> Result<Optimizer, StoreError> {
+    /// Reads an optimizer that can update what is here of a space.
+    pub(super) fn read_optimizer(
+        &self,
+        space: Space,
+        body: &[u8],
+    ) -> Result<Optimizer, StoreError> {
         let refused = |reason: String| StoreError::Optimizer(reason);
         let value = pickle::read(body).map_err(|error| refused(error.to_string()))?;
         let optimizer =
             Optimizer::from_value(&value).map_err(|error| refused(error.to_string()))?;
-        if let Some(unfit) = self.unfit_key(&optimizer) {
+        if let Some(unfit) = self.unfit_key(space, &optimizer) {
             return Err(unfit);
         }
         if optimizer.wants_float32() {
-            self.may_widen()?;
+            self.may_widen(space)?;
         }
         if !optimizer.is_elementwise()
-            && let Some(key) = self.cut_key()
+            && let Some(key) = self.cut_key(space)
         {
             let class = optimizer.class();
             let reason = format!("{class} needs whole tensors, and key {key} has been cut");
@@ -254,7 +261,7 @@ impl Store {
 
     /// The node is gone, or another process has its id.
     pub fn forget_node(&mut self, node: NodeId) {
-        self.generations.forget(node);
+        self.modes.forget(node);
         self.agreements.forget(node);
         self.forget_worker(node);
         self.look_at_all();

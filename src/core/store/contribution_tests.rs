@@ -65,7 +65,7 @@ fn values(value: f32) -> Addend {
 }
 
 fn quorum(workers: usize) -> Quorum {
-    Quorum { workers, live: None, keeps_order: false }
+    Quorum { workers, live: None, space: 0, keeps_order: false }
 }
 
 fn take(round: &mut Round, contribution: Contribution) {
@@ -77,7 +77,7 @@ fn take(round: &mut Round, contribution: Contribution) {
 fn server() -> Store {
     let config = StoreConfig { servers: 2, elastic: true, replicas: 1, ..StoreConfig::alone(3) };
     let mut store = Store::new(config);
-    store.set_sync();
+    store.set_sync(0).unwrap();
     let meta = push(0, -1);
     let placed = Some(Placed { after: 0, to: 0, term: 0, ..Placed::default() });
     let frames = [&KEY.to_ne_bytes()[..], &0_f32.to_ne_bytes(), &4_i32.to_ne_bytes()];

@@ -8,10 +8,16 @@ use crate::values::compression::CompressionError;
 use crate::values::kernels::KernelError;
 use crate::values::kind::UnknownKind;
 use crate::values::sum::SumError;
+use crate::wire::Key;
 
 /// What to do about arrays that differ.
 const ALIKE: &str =
     "all workers must make a key, push to it and pull it with arrays of one shape and dtype";
+
+/// The same, where one worker has cut the array and another has not.
+const UNEQUAL_BOUNDS: &str = "one is what MXNet puts of the other on one of several servers, so \
+     probably workers have unequal MXNET_KVSTORE_BIGARRAY_BOUND: it must be the same on all (if it \
+     is, give them arrays of one shape)";
 
 /// Why a request or command is refused.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -34,7 +40,7 @@ pub enum StoreError {
     /// A value of another size than the key's.
     #[error(
         "key {key} has {expected} bytes on this server where the push of worker {worker} has \
-         {got}: {ALIKE}"
+         {got}: {}", if *cut { UNEQUAL_BOUNDS } else { ALIKE }
     )]
     Size {
         /// Whose push it is: its rank.
@@ -45,6 +51,8 @@ pub enum StoreError {
         expected: usize,
         /// Bytes in the request.
         got: usize,
+        /// One is what MXNet puts of the other on this server.
+        cut: bool,
     },
     /// A value of another type than the key's.
     #[error("key {key} holds {expected}, the request of worker {worker} says {got}: {ALIKE}")]
@@ -126,6 +134,18 @@ pub enum StoreError {
         /// Why not.
         reason: &'static str,
     },
+    /// A key that lies in the space of another customer.
+    #[error(
+        "key {key} is too large: the keys of one customer are less than 2^40 behind the begin of \
+         their server's range; those behind are for customers with keys of their own"
+    )]
+    TooLarge {
+        /// The key, as the wire has it.
+        key: Key,
+    },
+    /// More customers with keys of their own than may be.
+    #[error("{0} customers have keys of their own, and there may be no more")]
+    Spaces(usize),
     /// A request for a whole key that is in several pieces, or on other servers, from a node that
     /// does not follow pieces.
     #[error("key {key} is not in one piece on this server")]

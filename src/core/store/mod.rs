@@ -12,6 +12,7 @@ mod contribution;
 mod contributors;
 pub mod elastic;
 pub mod error;
+mod modes;
 pub mod mxnet;
 mod name;
 pub mod opaque;
@@ -20,6 +21,8 @@ mod parked;
 pub mod pickle;
 pub mod profile;
 mod round;
+#[cfg(test)]
+mod spaces_tests;
 mod sparse;
 mod stalls;
 mod tensor;

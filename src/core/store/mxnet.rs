@@ -19,17 +19,18 @@ use bytes::Bytes;
 
 use self::apply::asks;
 use super::agreement::Agreements;
-use super::command::Generations;
 use super::elastic::{Asked, Elastic, Outbound, Place};
 use super::error::StoreError;
-use super::optimizer::Optimizer;
+use super::modes::{Mode, Modes, space_of};
 use super::stalls::Stalls;
 use super::tensor::{Layout, Piece, Tensor};
 use super::view::View;
 use crate::store::Addend;
 use crate::values::compression::{Compression, TwoBit};
 use crate::values::kind::{RequestKind, kind_of};
-use crate::values::{Allocator, Buffer, Dtype, KEY_SIZE, KvPairs, key_at};
+use crate::values::{
+    Allocator, Buffer, Dtype, KEY_SIZE, KvPairs, SHARED, is_whole_and_cut, key_at,
+};
 use crate::wire::{Key, Meta, NodeId, id_to_rank, server_id};
 
 /// Keys that one server holds; more are refused.
@@ -118,17 +119,12 @@ pub struct Answer {
 pub struct Store {
     pub(super) config: StoreConfig,
     pub(super) view: View,
-    /// `dist_sync`: MXNet's server is asynchronous until it is told otherwise.
-    pub(super) sync: bool,
-    /// Values of other types than float32 have a float32 copy, which the optimizer works on.
-    pub(super) multi_precision: bool,
-    compression: Compression,
+    /// What commands have set.
+    pub(super) modes: Modes,
     /// Sums for the optimizer: as long as the longest value.
     pub(super) scratch: Buffer,
-    pub(super) optimizer: Option<Arc<Optimizer>>,
     /// Makes the memory of values, if not this process.
     pub(super) memory: Option<Arc<dyn Allocator>>,
-    pub(super) generations: Generations,
     /// What workers say alike.
     pub(super) agreements: Agreements,
     pub(super) tensors: BTreeMap<Key, Tensor>,
@@ -168,13 +164,9 @@ impl Store {
         Self {
             config,
             view: View::new(config.servers),
-            sync: false,
-            multi_precision: false,
-            compression: Compression::None,
+            modes: Modes::default(),
             scratch: Buffer::default(),
-            optimizer: None,
             memory: None,
-            generations: Generations::default(),
             agreements: Agreements::default(),
             tensors: BTreeMap::new(),
             stalls: Stalls::default(),
@@ -224,6 +216,7 @@ impl Store {
         let frames = Frames::read(raw)?;
         let compressed = kind == RequestKind::Compressed && request.push;
         let key = self.key(&frames.keys, usize::from(compressed))?;
+        self.check_space(key, &request)?;
         let mut place = match self.misfit(key, kind, &request) {
             Some(index) => Place::Here(index),
             None => self.place(key, &request)?,
@@ -323,7 +316,7 @@ impl Store {
             .and_then(|elements| usize::try_from(elements).ok())
             .filter(|elements| *elements <= BYTES_MAX / Dtype::F32.size())
             .ok_or(StoreError::Malformed("the length of a compressed push is out of range"))?;
-        let Compression::TwoBit(compression) = self.compression else {
+        let Compression::TwoBit(compression) = self.mode(target.key).compression else {
             return Err(StoreError::Malformed("a compressed push, and no compression was set"));
         };
         if frames.vals.len() != TwoBit::compressed_bytes(elements) {
@@ -367,7 +360,7 @@ impl Store {
         if self.tensors.len() >= TENSORS_MAX {
             return Err(StoreError::Full(TENSORS_MAX));
         }
-        if self.multi_precision {
+        if self.mode(key).multi_precision {
             piece.make_master();
         }
         self.tensors.insert(key, Tensor::whole(piece));
@@ -402,9 +395,28 @@ impl Store {
         }
         let expected = piece.value.buffer().len();
         match bytes {
-            Some(got) if got != expected => Err(StoreError::Size { key, worker, expected, got }),
+            Some(got) if got != expected => {
+                let (size, rank) = (dtype.size(), self.view.rank(at.key).unwrap_or(0));
+                let [whole, part] = [expected, got].map(|bytes| (bytes / size) as u64);
+                let cut = is_whole_and_cut(whole, part, (rank, self.view.ranks()));
+                Err(StoreError::Size { key, worker, expected, got, cut })
+            }
             _ => Ok(()),
         }
+    }
+
+    /// What commands have set for a key.
+    pub(super) fn mode(&self, key: Key) -> &Mode {
+        self.modes.of(self.view.space(key))
+    }
+
+    /// A key must lie where its customer's keys are. (Of a sum each worker's own was looked at
+    /// where it was made.)
+    fn check_space(&self, key: Key, request: &Meta) -> Result<(), StoreError> {
+        if request.hop.is_some() || self.view.space(key) == space_of(request) {
+            return Ok(());
+        }
+        Err(StoreError::TooLarge { key })
     }
 
     /// The key at an index of the frame of keys, which must be one that the application can have,
@@ -474,8 +486,14 @@ pub(super) fn done(request: Meta) -> Answer {
     Answer { request, kv: KvPairs::default() }
 }
 
+/// The answer that says why not. A customer with keys of its own is named: its key 0 is not that
+/// of others.
 pub(super) fn refused(request: Meta, error: &StoreError) -> Answer {
-    done(Meta { error: error.to_string(), ..request })
+    let error = match space_of(&request) {
+        SHARED => error.to_string(),
+        customer => format!("customer {customer}: {error}"),
+    };
+    done(Meta { error, ..request })
 }
 
 impl Frames {

@@ -15,7 +15,7 @@ use super::error::StoreError;
 use super::name::Customer;
 use crate::invariant::{Valid, require};
 use crate::store::Sum;
-use crate::values::{Buffer, Dtype};
+use crate::values::{Buffer, Dtype, Space};
 use crate::wire::{Meta, NodeId};
 
 /// Contributions to one key that wait for its next rounds; those beyond are refused.
@@ -43,7 +43,7 @@ impl Open {
     fn is_full(&self, quorum: &Quorum) -> bool {
         let all = match &quorum.live {
             None => self.contributors.len() >= quorum.workers,
-            Some(live) => live.are_all_in(&self.contributors),
+            Some(live) => live.are_all_in(&self.contributors, quorum.space),
         };
         all && !self.contributors.is_empty()
     }
@@ -168,8 +168,9 @@ impl Round {
         };
         let here = self.customers().map(|who| (who.worker, who.customer));
         let here: BTreeSet<(NodeId, i32)> = here.collect();
+        let awaited = live.awaited(quorum.space);
         let lacks: BTreeSet<NodeId> =
-            live.awaited().difference(&here).map(|(worker, _)| *worker).collect();
+            awaited.filter(|who| !here.contains(who)).map(|(worker, _)| worker).collect();
         lacks.into_iter().collect()
     }
 
@@ -227,6 +228,8 @@ pub(super) struct Quorum {
     pub(super) workers: usize,
     /// Which ones do, where it is not for ever the same.
     pub(super) live: Option<Arc<Workers>>,
+    /// Whose keys it is about: of a space other than the shared one only that customer pushes.
+    pub(super) space: Space,
     /// Sum in the order of ranks, not of arrival.
     pub(super) keeps_order: bool,
 }

@@ -8,8 +8,9 @@ use std::time::Duration;
 use super::mxnet::{At, Store};
 use super::tensor::Piece;
 use crate::invariant::{Valid, require};
-use crate::values::key_at;
+use crate::text;
 use crate::values::kind::{RequestKind, kind_of};
+use crate::values::{Space, key_at};
 use crate::wire::{Key, Meta, NodeId, worker_id};
 use bytes::Bytes;
 
@@ -43,6 +44,8 @@ pub struct Asked {
     pub what: &'static str,
     /// The application's key.
     pub key: i64,
+    /// Whose key that is.
+    pub space: Space,
     /// How long ago.
     pub ago: Duration,
 }
@@ -52,6 +55,8 @@ pub struct Asked {
 pub struct Stall {
     /// The application's key.
     pub key: i64,
+    /// Whose key that is.
+    pub space: Space,
     /// Which round of the key, counted from 1; of a piece of it, where it has several.
     pub round: u64,
     /// Since its first push.
@@ -107,11 +112,12 @@ impl Store {
         let kind = kind_of(request.head).map(|(kind, _)| kind);
         let second = request.push && matches!(kind, Ok(RequestKind::Compressed));
         let key = frames.first().and_then(|keys| key_at(keys, usize::from(second)));
-        let Some(key) = key.and_then(|key| self.view.checked_local(key)) else { return };
+        let Some(key) = key.filter(|key| self.view.rank(*key).is_some()) else { return };
+        let (key, space) = (self.view.local(key), self.view.space(key));
         let what = if request.push { "pushed" } else { "pulled" };
         let last = &mut self.stalls.last;
         if last.len() < WORKERS_MAX || last.contains_key(&request.sender) {
-            last.insert(request.sender, Asked { what, key, ago: now });
+            last.insert(request.sender, Asked { what, key, space, ago: now });
         }
     }
 
@@ -144,7 +150,7 @@ impl Store {
     fn stall(&self, at: At, now: Duration, (waited, limit): (Duration, Duration)) -> Option<Stall> {
         let piece = self.piece(at).ok()?;
         let first = (0..self.config.workers).map(worker_id);
-        let missing = piece.round.lacks(&self.quorum(), first);
+        let missing = piece.round.lacks(&self.quorum(at.key), first);
         let pushed: BTreeSet<NodeId> = piece.round.pushed().collect();
         let asked = |id: &NodeId| {
             let last = self.stalls.last.get(id);
@@ -153,6 +159,7 @@ impl Store {
         let long = |open: &&WaitingRound| now.saturating_sub(open.since) >= limit;
         Some(Stall {
             key: self.view.local(at.key),
+            space: self.view.space(at.key),
             round: piece.version + 1,
             waited,
             pushed: pushed.into_iter().collect(),
@@ -166,7 +173,8 @@ impl Store {
 impl Stall {
     /// One line for people. `describe` names a node.
     pub fn text(&self, describe: impl Fn(NodeId) -> String) -> String {
-        let Self { key, round, waited, missing, others, .. } = self;
+        let Self { round, waited, missing, others, .. } = self;
+        let key = text::key(self.key, self.space);
         let all: Vec<String> = missing
             .iter()
             .take(WORKERS_NAMED_MAX)
@@ -190,7 +198,8 @@ impl Stall {
 
 impl fmt::Display for Asked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} key {} {} s ago", self.what, self.key, self.ago.as_secs())
+        let key = text::key(self.key, self.space);
+        write!(f, "{} key {key} {} s ago", self.what, self.ago.as_secs())
     }
 }
 

@@ -21,7 +21,7 @@ const fn secs(secs: u64) -> Duration {
 
 fn store() -> Store {
     let mut store = Store::new(StoreConfig { servers: 2, id: 10, ..StoreConfig::alone(2) });
-    store.set_sync();
+    store.set_sync(0).unwrap();
     store
 }
 

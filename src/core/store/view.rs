@@ -1,7 +1,9 @@
-//! The application's view of keys: each lies in the range of one rank, and the application counts
-//! it from the begin of that range. May touch `kv`'s ranges; must not know which server keeps what.
+//! The application's view of keys: each lies in the range of one rank, there in the space of one
+//! customer or of all that share theirs, and the application counts it from the begin of that. May
+//! touch `values`' ranges and spaces; must not know which server keeps what.
 
-use crate::values::server_key_ranges;
+use crate::values::spaces::space_begin;
+use crate::values::{SPACE_KEYS, Space, server_key_ranges};
 use crate::wire::Key;
 
 /// The ranges of all ranks.
@@ -30,15 +32,19 @@ impl View {
         (rank < self.ranks).then_some(rank)
     }
 
-    /// The first key of the range in which a key lies.
-    pub(super) const fn begin(&self, key: Key) -> Key {
-        key / self.width * self.width
+    /// The space of a key.
+    pub(super) const fn space(&self, key: Key) -> Space {
+        (key % self.width / SPACE_KEYS) as Space
     }
 
-    /// The key as the application knows it, if it is anybody's and a number that MXNet can have.
+    /// The first key of its space in the range in which a key lies.
+    pub(super) const fn begin(&self, key: Key) -> Key {
+        space_begin(key, key / self.width * self.width)
+    }
+
+    /// The key as the application knows it, if it is anybody's.
     pub(super) fn checked_local(&self, key: Key) -> Option<i64> {
-        self.rank(key)?;
-        i64::try_from(key - self.begin(key)).ok()
+        self.rank(key).map(|_| self.local(key))
     }
 
     /// The key as the application knows it, of one that was checked.
@@ -64,9 +70,11 @@ mod tests {
                     assert_eq!((view.local(key), view.begin(key)), (local, range.begin));
                 }
                 assert_eq!(view.rank(range.end - 1), Some(rank));
+                let further = range.begin + 5 * SPACE_KEYS + 7;
+                assert_eq!((view.space(further), view.local(further)), (5, 7));
+                assert_eq!((view.rank(further), view.space(range.begin)), (Some(rank), 0));
             }
             assert_eq!((view.rank(u64::MAX), view.checked_local(u64::MAX)), (None, None));
         }
-        assert_eq!(View::new(1).checked_local(1 << 63), None);
     }
 }

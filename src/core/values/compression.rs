@@ -45,9 +45,10 @@ pub enum CompressionError {
 }
 
 /// What the workers told the servers.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Compression {
     /// Gradients come as they are.
+    #[default]
     None,
     /// 2-bit compression.
     TwoBit(TwoBit),

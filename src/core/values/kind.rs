@@ -1,6 +1,7 @@
 //! What a request is about, from its command (kvstore_dist_server.h, DepairDataHandleType): a pair
 //! of numbers, by Cantor's pairing, of the kind of request and the type of its elements.
 
+use super::spaces::space_begin;
 use super::{Dtype, Form, KvPairs, key_at};
 use crate::wire::{Key, Meta};
 
@@ -68,7 +69,10 @@ pub fn form_of(meta: &Meta, kv: &KvPairs, first: Key) -> (Form, Key) {
         (Ok((RequestKind::Default, dtype)), 1) => {
             (Form::Dense { size: dtype.size() as u64 }, key(0))
         }
-        (Ok((RequestKind::Compressed, _)), 2) if meta.push => (Form::TwoBit { first }, key(1)),
+        (Ok((RequestKind::Compressed, _)), 2) if meta.push => {
+            // The key in front says how many elements there are, counted from there.
+            (Form::TwoBit { first: space_begin(key(1), first) }, key(1))
+        }
         // Its answer is as that of a pull of the values.
         (Ok((RequestKind::Compressed, _)), 1) => (Form::Dense { size: 4 }, key(0)),
         _ => (Form::Whole, key(0)),

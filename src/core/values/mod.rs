@@ -14,6 +14,7 @@ pub mod pairs;
 pub(crate) mod precision;
 pub mod ranges;
 pub mod routes;
+pub mod spaces;
 pub(crate) mod sum;
 pub(crate) mod value;
 
@@ -22,5 +23,6 @@ pub use dtype::Dtype;
 pub use form::{Form, Misfit};
 pub use pairs::{KEY_SIZE, KvPairs, LEN_SIZE, iter_lens, key_at};
 pub(crate) use pairs::{iter_keys, lower_bound};
-pub use ranges::{KeyRange, server_key_ranges};
+pub use ranges::{KeyRange, is_whole_and_cut, server_key_ranges};
 pub use routes::KeyRoutes;
+pub use spaces::{KeySpace, SHARED, SPACE_KEYS, Space, SpaceError};

@@ -36,9 +36,27 @@ pub fn server_key_ranges(n: usize) -> Vec<KeyRange> {
     (0..n as u64).map(|i| KeyRange { begin: width * i, end: width * (i + 1) }).collect()
 }
 
+/// True if the one length is that of an array and the other one what MXNet puts of it on the
+/// server of that rank: it cuts arrays from a bound on (kvstore_dist.h, EncodeDefaultKey). Two
+/// workers with unequal bounds disagree like that. In elements.
+#[must_use]
+pub fn is_whole_and_cut(one: u64, other: u64, (rank, servers): (usize, usize)) -> bool {
+    let (whole, part) = (one.max(other), one.min(other));
+    // Doubles, as there.
+    let border = |rank: usize| (whole as f64 / servers as f64 * rank as f64).round() as u64;
+    servers > 1 && whole > part && border(rank + 1).saturating_sub(border(rank)) == part
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_array_and_its_slice_are_told_from_two_arrays() {
+        assert!(is_whole_and_cut(2001, 1001, (0, 2)) && is_whole_and_cut(1000, 2001, (1, 2)));
+        assert!(!is_whole_and_cut(2000, 900, (0, 2)) && !is_whole_and_cut(7, 7, (0, 2)));
+        assert!(!is_whole_and_cut(2000, 1000, (0, 1)), "nothing is cut for one server");
+    }
 
     #[test]
     fn ranges_are_those_of_stock() {

@@ -88,6 +88,7 @@ pub fn decode_meta(bytes: &[u8]) -> Result<Meta> {
             103 => meta.transfer = Some(Box::new(elastic(field.bytes()?)?)),
             104 => meta.devices = devices(field.bytes()?)?.if_told(),
             105 => meta.hop = Some(Box::new(elastic(field.bytes()?)?)),
+            110 => meta.own_keys = field.varint()? != 0,
             _ => {}
         }
     }

@@ -254,6 +254,10 @@ pub struct Transfer {
     /// `CommandsEnd`: what all workers have said alike, and the receiver was not told yet.
     #[prost(message, repeated, tag = "21")]
     pub agreed: Vec<Agree>,
+    /// `Command`: the customer with keys of its own that sent it; 0: one of those that share
+    /// theirs.
+    #[prost(uint32, tag = "25")]
+    pub space: u32,
 }
 
 impl Transfer {
@@ -388,6 +392,9 @@ pub struct StalledRound {
     /// The workers that it waits for.
     #[prost(int32, repeated, tag = "5")]
     pub missing: Vec<NodeId>,
+    /// The customer with keys of its own whose key that is; 0: none.
+    #[prost(uint32, tag = "6")]
+    pub space: u32,
 }
 
 /// Where the copies of what a server owns are kept.

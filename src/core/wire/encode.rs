@@ -52,6 +52,9 @@ pub fn encode_meta(meta: &Meta, out: &mut Vec<u8>) {
         tag(out, 105, 2);
         elastic::write(&**hop, out);
     }
+    if meta.own_keys {
+        uint64(out, 110, 1);
+    }
 }
 
 fn encode_devices(devices: &Devices, out: &mut Vec<u8>) {

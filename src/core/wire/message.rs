@@ -52,6 +52,12 @@ pub const fn is_worker(id: NodeId) -> bool {
     id >= worker_id(0) && id % 2 == 1
 }
 
+/// Whether that is the id of a server: they are even, and above those of groups.
+#[must_use]
+pub const fn is_server(id: NodeId) -> bool {
+    id >= server_id(0) && id % 2 == 0
+}
+
 /// The rank behind an id, as stock computes it; 0 for the scheduler (postoffice.h:113).
 #[must_use]
 pub const fn id_to_rank(id: NodeId) -> i32 {
@@ -199,6 +205,9 @@ pub mod ability {
     pub const ELASTIC_WORKERS: u64 = 32;
     /// The node sums what goes through it, and passes values on (`docs/trees.md`).
     pub const TREES: u64 = 64;
+    /// A server whose store keeps the keys of a customer apart that has its own; a worker that puts
+    /// such keys where they lie (`docs/design.md`, "Customers with keys of their own").
+    pub const OWN_KEYS: u64 = 1 << 10;
 }
 
 /// One node as the wire describes it.
@@ -250,6 +259,12 @@ impl Node {
     #[must_use]
     pub const fn has_elastic_workers(&self) -> bool {
         self.is_elastic() && self.abilities & ability::ELASTIC_WORKERS != 0
+    }
+
+    /// True if this node keeps apart the keys of customers that have their own.
+    #[must_use]
+    pub const fn keeps_keys_apart(&self) -> bool {
+        self.is_ours() && self.abilities & ability::OWN_KEYS != 0
     }
 
     /// `host:port`.
@@ -435,6 +450,9 @@ pub struct Meta {
     pub transfer: Option<Box<Transfer>>,
     /// Extension 105: it goes along a tree.
     pub hop: Option<Box<Hop>>,
+    /// Extension 110: the keys of its customer are its own, and lie apart from those of others
+    /// (`values::spaces`).
+    pub own_keys: bool,
 }
 
 impl Default for Meta {
@@ -462,6 +480,7 @@ impl Default for Meta {
             placed: None,
             transfer: None,
             hop: None,
+            own_keys: false,
         }
     }
 }

@@ -113,6 +113,8 @@ struct PbMeta {
     devices: Option<PbDevices>,
     #[prost(message, optional, tag = "105")]
     hop: Option<trees::Hop>,
+    #[prost(uint64, optional, tag = "110")]
+    own_keys: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -201,6 +203,7 @@ fn pb_meta(meta: &Meta) -> PbMeta {
             target_id: Some(devices.target.id),
         }),
         hop: meta.hop.as_deref().cloned(),
+        own_keys: some(1, meta.own_keys),
     }
 }
 
@@ -281,6 +284,7 @@ fn read_meta(meta: PbMeta) -> Meta {
         placed: meta.placed,
         transfer: meta.transfer.map(Box::new),
         hop: meta.hop.map(Box::new),
+        own_keys: meta.own_keys.unwrap_or(0) != 0,
     }
 }
 
@@ -422,13 +426,13 @@ fn meta() -> impl Strategy<Value = PbMeta> {
             target_id,
         },
     );
-    let ours = (of(placed()), of(transfer()), of(devices), of(hop()));
+    let ours = (of(placed()), of(transfer()), of(devices), of(hop()), of(long()));
     let own = (of(long()), of(words()), of(number()), ours);
     (numbers, flags, rest, own).prop_map(|(numbers, flags, rest, own)| {
         let (head, app_id, timestamp, customer_id, priority) = numbers;
         let (request, push, simple_app, pull) = flags;
         let (body, control, data_type) = rest;
-        let (sequence, error, data_size, (placed, transfer, devices, hop)) = own;
+        let (sequence, error, data_size, (placed, transfer, devices, hop, own_keys)) = own;
         PbMeta {
             head,
             body,
@@ -449,6 +453,7 @@ fn meta() -> impl Strategy<Value = PbMeta> {
             transfer,
             devices,
             hop,
+            own_keys,
         }
     })
 }

@@ -151,6 +151,7 @@ fn our_own_fields_come_back_and_are_above_99() {
     }
     list.sequence = 1 << 40;
     list.error = "no".to_owned();
+    list.own_keys = true;
     let mut bytes = Vec::new();
     encode_meta(&list, &mut bytes);
     assert_eq!(decode_meta(&bytes).as_ref(), Ok(&list));

@@ -66,6 +66,10 @@ impl Recipient for Shared {
         self.server.busy()
     }
 
+    fn keeps_keys_apart(&self, in_front: bool) -> bool {
+        self.server.keeps_keys_apart(in_front)
+    }
+
     fn moves_keys(&self) -> bool {
         self.server.decide_movable();
         self.server.serves_by_itself()

@@ -33,6 +33,7 @@ use pslite_core::store::command::Head;
 use pslite_core::store::elastic::{Due, Outbound};
 use pslite_core::store::profile::{Profiler, Served, TraceFile};
 use pslite_core::store::{Answer, PART_BYTES, Store, StoreConfig};
+use pslite_core::values::spaces::space_begin;
 use pslite_core::values::{KvPairs, key_at, server_key_ranges};
 use pslite_core::wire::{Frames, Message, Meta, NodeId};
 use pslite_observe::log::{self, Level};
@@ -40,6 +41,11 @@ use pslite_observe::{MessageKind, Traffic};
 
 /// The sender of pushes and commands that hand the store over. Nobody gets their answers.
 pub(crate) const HAND_OVER: NodeId = -2;
+
+/// Why a further customer is refused.
+const ONE_CUSTOMER: &str = "MXNet's own server, in Python, knows one kvstore only; it serves where \
+    an optimizer comes that pslite does not have";
+const NOTHING: KvPairs = KvPairs { keys: Bytes::new(), vals: Bytes::new(), lens: Bytes::new() };
 
 /// The store of one server customer.
 pub(crate) struct StoreServer {
@@ -123,7 +129,7 @@ impl StoreServer {
             return self.agree(customer, &message.meta);
         }
         if self.handed_over.load(Ordering::Acquire) && !is_transfer {
-            return Owner::Application;
+            return self.handed_over(customer, node, &message.meta);
         }
         let serving = match self.serving(customer) {
             Ok(serving) => serving,
@@ -137,7 +143,8 @@ impl StoreServer {
             return Owner::Store;
         }
         if self.handed_over.load(Ordering::Acquire) {
-            return Owner::Application; // From the beginning: PSLITE_STORE=mxnet.
+            // From the beginning: PSLITE_STORE=mxnet.
+            return self.handed_over(customer, node, &message.meta);
         }
         if message.meta.simple_app {
             return self.command(customer, serving, &message.meta);
@@ -171,6 +178,28 @@ impl StoreServer {
         }
         pieces::send(customer, node, out);
         Owner::Store
+    }
+
+    /// The application serves. It knows one customer: so others are refused, but may end the job.
+    fn handed_over(
+        &self,
+        customer: &ServerCustomer,
+        node: &Result<NodeRef>,
+        request: &Meta,
+    ) -> Owner {
+        let stops = request.simple_app && Head::from(request.head) == Head::Stop;
+        if !request.own_keys || stops {
+            return Owner::Application;
+        }
+        let error = format!("customer {}: {ONE_CUSTOMER}", request.customer_id);
+        log::write(Level::Error, &error);
+        respond(customer, node, Answer { request: Meta { error, ..request.clone() }, kv: NOTHING });
+        Owner::Store
+    }
+
+    /// True if no application stands behind it.
+    pub(crate) const fn is_alone(&self) -> bool {
+        !self.has_application
     }
 
     /// How long requests have taken here so far.
@@ -297,6 +326,11 @@ impl StoreServer {
             Err(error) if self.has_application && !may_unpickle(customer) => {
                 self.forbid(customer, meta, &error.to_string())
             }
+            Err(error)
+                if self.has_application && (meta.own_keys || !lock(store).is_shared_by_all()) =>
+            {
+                self.refuse(customer, meta, &format!("{error}; {ONE_CUSTOMER}"))
+            }
             Err(error) if self.has_application && !lock(store).has_open_rounds() => {
                 self.hand_over(customer, store, &error.to_string());
                 Owner::Application
@@ -374,6 +408,7 @@ impl StoreServer {
         }
         let optimizer = lock(&serving.optimizer).clone();
         if let Some(optimizer) = optimizer.filter(|_| self.has_application)
+            && lock(&serving.store).is_shared_by_all()
             && lock(&serving.store).is_only_values()
         {
             self.hand_over(customer, &serving.store, error);
@@ -433,7 +468,7 @@ fn served(
             (true, false) => "push",
             _ => "pull",
         },
-        key: key.wrapping_sub(serving.first_key) as i64,
+        key: key.wrapping_sub(space_begin(key, serving.first_key)) as i64,
         bytes: came + went,
         from: meta.sender,
         begin,

@@ -13,8 +13,10 @@ use crate::landing::PullSink;
 use crate::running::NodeRef;
 use crate::sync::lock;
 use pslite_core::kv::{Finished, Pending, Slices, slice};
-use pslite_core::values::server_key_ranges;
-use pslite_core::wire::{Frames, Message, Meta, NodeId, SCHEDULER, SERVER_GROUP, is_worker};
+use pslite_core::values::{KvPairs, server_key_ranges};
+use pslite_core::wire::{
+    Frames, Message, Meta, NodeId, SCHEDULER, SERVER_GROUP, is_server, is_worker,
+};
 
 impl WorkerCustomer {
     /// A new request to a node or group; its number.
@@ -67,6 +69,7 @@ impl WorkerCustomer {
                 customer_id: self.base.customer_id,
                 timestamp,
                 recver: id,
+                own_keys: self.has_own_keys() && is_server(id),
                 ..Meta::default()
             };
             let sent = node.send(Message { meta, data: Frames::new() });
@@ -88,6 +91,7 @@ impl WorkerCustomer {
         sink: Option<Box<dyn PullSink>>,
         done: Done,
     ) -> Result<i32> {
+        let keys = self.placed(&keys)?.unwrap_or(keys);
         self.begin(&self.node()?, keys, sink, done)
     }
 
@@ -103,10 +107,10 @@ impl WorkerCustomer {
         sink: Option<Box<dyn PullSink>>,
         done: Done,
     ) -> Result<i32> {
-        let node = self.node()?;
-        let timestamp = self.begin(&node, request.kv.keys.clone(), sink, done)?;
-        self.note_push(&node, request, &request.kv.keys);
-        self.failing(timestamp, self.try_send(&node, timestamp, request))?;
+        let (node, kv) = (self.node()?, self.placed_pairs(request)?);
+        let timestamp = self.begin(&node, kv.keys.clone(), sink, done)?;
+        self.note_push(&node, request, &kv.keys);
+        self.failing(timestamp, self.try_send(&node, timestamp, (request, &kv)))?;
         Ok(timestamp)
     }
 
@@ -116,8 +120,9 @@ impl WorkerCustomer {
     /// As [`Self::request`]; the request has failed then. No error if it had ended before.
     pub(crate) fn send(&self, timestamp: i32, request: &Request) -> Result<()> {
         let sent = self.node().and_then(|node| {
-            self.note_push(&node, request, &request.kv.keys);
-            self.try_send(&node, timestamp, request)
+            let kv = self.placed_pairs(request)?;
+            self.note_push(&node, request, &kv.keys);
+            self.try_send(&node, timestamp, (request, &kv))
         });
         self.failing(timestamp, sent)
     }
@@ -179,10 +184,16 @@ impl WorkerCustomer {
         Err(error)
     }
 
-    fn try_send(&self, node: &NodeRef, timestamp: i32, request: &Request) -> Result<()> {
+    /// `kv`: the pairs of the request, with their keys where they lie.
+    fn try_send(
+        &self,
+        node: &NodeRef,
+        timestamp: i32,
+        (request, kv): (&Request, &KvPairs),
+    ) -> Result<()> {
         let state = lock(&self.requests);
         let value_size = state.value_size.unwrap_or(1);
-        let slices = slice(&request.kv, value_size, &state.ranges)
+        let slices = slice(kv, value_size, &state.ranges)
             .map_err(|error| NodeError::Invalid(error.to_string()))?;
         self.send_slices(node, state, (timestamp, request), slices)
     }
@@ -203,7 +214,7 @@ impl WorkerCustomer {
         if state.requests.tracker().waiting_count() > 1 {
             node.need_receiver();
         }
-        state.follow_pieces(node, self.base.customer_id);
+        state.follow_pieces(node, self.makes_keys());
         let mut nobody_asked = None;
         for (rank, _) in slices.iter().enumerate().filter(|(_, slice)| slice.is_none()) {
             nobody_asked = state.requests.skip(timestamp, node.server_of(rank)).or(nobody_asked);
@@ -258,6 +269,7 @@ impl WorkerCustomer {
             priority: request.priority,
             value_type: request.values.data_type,
             devices: request.values.devices,
+            own_keys: self.has_own_keys(),
             ..Meta::default()
         }
     }

@@ -32,7 +32,7 @@ impl WorkerCustomer {
         let Ok(node) = self.node() else { return false };
         let mut state = lock(&self.requests);
         if state.value_size.is_some() {
-            state.follow_pieces(&node, self.base.customer_id);
+            state.follow_pieces(&node, self.makes_keys());
         }
         state.flights.is_some()
     }
@@ -92,6 +92,7 @@ impl WorkerCustomer {
                 customer_id: self.base.customer_id,
                 timestamp: again.timestamp,
                 recver: *server,
+                own_keys: self.has_own_keys(),
                 ..Meta::default()
             };
             if let Err(error) = node.send(Message { meta, data: Frames::new() }) {

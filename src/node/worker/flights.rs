@@ -27,16 +27,16 @@ const ROUNDS_KEPT: usize = 1024;
 
 impl Requests {
     /// From now on, if this job's keys may move.
-    pub(super) fn follow_pieces(&mut self, node: &NodeRef, customer_id: i32) {
+    pub(super) fn follow_pieces(&mut self, node: &NodeRef, makes_keys: bool) {
         if self.flights.is_some() || !node.is_elastic() {
             return;
         }
         let homes = (0..node.settings().num_servers).map(server_id).collect();
         let (life, rank) =
             node.with_cluster(|cluster, _| (cluster.my_life(), id_to_rank(cluster.me().id)));
-        // MXNet's rank 0 pushes each initial value with its first customer, whether others train
-        // already or not (kvstore_dist.h, InitImpl).
-        let mut flights = Flights::come_back(homes, life, rank == 0 && customer_id == 0);
+        // MXNet's rank 0 pushes each initial value, whether others train already or not
+        // (kvstore_dist.h, InitImpl).
+        let mut flights = Flights::come_back(homes, life, rank == 0 && makes_keys);
         if let Some(word) = node.policy() {
             let nothing_is_open = flights.policy(node.now(), &word, &mut Vec::new());
             debug_assert!(nothing_is_open.is_ok(), "no slice was begun");
@@ -149,6 +149,11 @@ pub(super) fn without_keys(server: NodeId) -> String {
 }
 
 impl WorkerCustomer {
+    /// True if this customer pushes initial values: of those that share their keys the first one.
+    pub(super) fn makes_keys(&self) -> bool {
+        self.base.customer_id == 0 || self.has_own_keys()
+    }
+
     /// Sends parts, and what a relay passes on. A server that is lost meanwhile answers nothing:
     /// parts wait then. If another relay is gone, the scheduler says what follows from that.
     pub(super) fn send_outgoing(&self, node: &NodeRef, messages: Vec<Outgoing>) -> Result<()> {
@@ -233,7 +238,7 @@ impl WorkerCustomer {
         let Ok(node) = self.node() else { return };
         let mut out = Vec::new();
         let mut state = lock(&self.requests);
-        state.follow_pieces(&node, self.base.customer_id);
+        state.follow_pieces(&node, self.makes_keys());
         let owed = state.take_owed();
         let finished = state.do_steps(&node, owed, &mut out);
         let Some(flights) = &mut state.flights else { return };

@@ -9,6 +9,7 @@ use crate::running::NodeRef;
 use crate::sync::lock;
 use pslite_core::cluster::Event;
 use pslite_core::store::Reminder;
+use pslite_core::values::spaces::{SPACE_KEYS, Space, space_begin};
 use pslite_core::wire::NodeId;
 use pslite_core::wire::elastic::StalledRound;
 use pslite_observe::log::{self, Level};
@@ -58,8 +59,10 @@ impl Requests {
     fn along_tree(&self, me: NodeId, timestamp: i32) -> Option<StalledRound> {
         let (slice, key, round) = self.flights.as_ref()?.along_tree(timestamp)?;
         let begin = self.ranges.get(slice as usize).map_or(0, |range| range.begin);
-        let key = key.wrapping_sub(begin) as i64;
-        Some(StalledRound { key, round, pushed: vec![me], ..StalledRound::default() })
+        let first = space_begin(key, begin);
+        let space = (first.wrapping_sub(begin) / SPACE_KEYS) as Space;
+        let key = key.wrapping_sub(first) as i64;
+        Some(StalledRound { key, space, round, pushed: vec![me], ..StalledRound::default() })
     }
 }
 

@@ -28,7 +28,12 @@ impl WorkerCustomer {
         request: &Request,
         parts: Vec<(usize, KvPairs)>,
     ) -> Result<()> {
-        let node = self.node()?;
+        let (node, mut parts) = (self.node()?, parts);
+        for (_, kv) in &mut parts {
+            if let Some(keys) = self.placed(&kv.keys)? {
+                kv.keys = keys;
+            }
+        }
         if let Some((_, kv)) = parts.first() {
             self.note_push(&node, request, &kv.keys);
         }

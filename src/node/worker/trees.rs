@@ -124,7 +124,7 @@ impl WorkerCustomer {
         let kv = pairs_of(data);
         let (mut steps, mut out) = (Vec::new(), Vec::new());
         let mut state = lock(&self.requests);
-        state.follow_pieces(&node, meta.customer_id);
+        state.follow_pieces(&node, self.makes_keys());
         steps.append(&mut state.take_owed());
         state.relay.get_or_insert_with(|| new_relay(&node)).came(meta, kv, &mut steps);
         let finished = state.do_steps(&node, steps, &mut out);

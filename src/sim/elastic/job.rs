@@ -98,12 +98,13 @@ impl<'a> Job<'a> {
         let mut network = Network::new(config.network, random.split());
         network.reset_edges(&config.edges);
         let ranges = server_key_ranges(config.servers);
-        let tensors = config.tensors.make(&ranges);
+        let customers = config.program.customers();
+        let tensors = config.tensors.make(&ranges, customers);
         let plan = Plan {
             workers: config.workers,
             ranges,
             compression: config.program.compression(),
-            rules: config.program.rules(),
+            rules: (0..customers).map(|customer| config.program.rules(customer)).collect(),
         };
         let mut job = Self {
             config,

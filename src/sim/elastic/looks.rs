@@ -6,6 +6,7 @@
 //! looked at key by key, where a message is about some: `server`.)
 
 use super::nodes::App;
+use super::requests::Requests;
 use crate::node::Node;
 use pslite_core::invariant::Valid;
 
@@ -30,9 +31,9 @@ pub(super) fn look(node: &Node<App>, step: u64) -> Valid {
             Some(store) if is_due(store.held()) => store.validate(),
             _ => Ok(()),
         },
-        App::Worker(worker) => match worker.requests() {
-            requests if is_due(requests.in_flight()) => requests.validate(),
-            _ => Ok(()),
-        },
+        App::Worker(worker) => {
+            let mut due = worker.requests().iter().filter(|one| is_due(one.in_flight()));
+            due.try_for_each(Requests::validate)
+        }
     }
 }

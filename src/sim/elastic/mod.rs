@@ -37,5 +37,5 @@ pub use ledger::{Fault as Found, Invariant, Ledger};
 pub use optimizer::Rule;
 pub use sabotage::Plant;
 pub use scenario::{Fixed, Scenario, job};
-pub use script::Program;
+pub use script::{Program, SecondCustomer};
 pub use workload::Tensors;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::ledger::Ledger;
 use super::requests::{Over, Requests, send};
-use crate::app::{APP, Output, pairs, with_data};
+use crate::app::{Output, pairs, with_data};
 use pslite_core::kv::KvError;
 use pslite_core::kv::flights::Outgoing;
 use pslite_core::trees::Step;
@@ -59,7 +59,7 @@ impl<D> Requests<D> {
         out: &mut Vec<Output>,
     ) -> Vec<Over<D>> {
         let Message { meta, data } = message;
-        if meta.customer_id != APP {
+        if meta.customer_id != self.customer() {
             // A node drops what is for no customer of its own.
             return Vec::new();
         }

@@ -17,7 +17,7 @@ use pslite_core::kv::{Assembled, Finished, KvError, Pending, Slices, WorkerReque
 use pslite_core::store::command::Head;
 use pslite_core::trees::{Relay, Step};
 use pslite_core::values::kind::form_of;
-use pslite_core::values::{KeyRange, KvPairs, server_key_ranges};
+use pslite_core::values::{KeyRange, KeySpace, KvPairs, Space, server_key_ranges};
 use pslite_core::wire::elastic::{KeyRoute, Placed, SchedulerMessage};
 use pslite_core::wire::{EMPTY, Frames, Key, Message, Meta, NodeId, server_id};
 
@@ -26,6 +26,9 @@ pub(super) type Over<D> = (i32, D, Result<Assembled, String>);
 
 /// See the module. `D` says what a request is for.
 pub(super) struct Requests<D> {
+    customer: i32,
+    /// Where its keys lie, if they are its own.
+    space: Option<KeySpace>,
     ranges: Vec<KeyRange>,
     requests: WorkerRequests<D>,
     pub(super) flights: Flights,
@@ -42,11 +45,16 @@ pub(super) struct Requests<D> {
 }
 
 impl<D> Requests<D> {
-    pub(super) fn new(servers: usize, sabotage: Sabotage) -> Self {
+    pub(super) fn new(servers: usize, sabotage: Sabotage, customer: Space) -> Self {
+        let customer = customer as i32;
+        let has_own = customer != APP && !sabotage.mixes_keys();
+        let space = has_own.then(|| KeySpace::of_customer(customer, servers).ok()).flatten();
         let homes: Vec<NodeId> = (0..servers).map(server_id).collect();
         let mut flights = Flights::new(homes);
         flights.set_longest_ahead(usize::MAX);
         Self {
+            customer,
+            space,
             ranges: server_key_ranges(servers),
             requests: WorkerRequests::new(),
             flights,
@@ -82,6 +90,9 @@ impl<D> Requests<D> {
     ) -> Result<i32, String> {
         let ranks: Vec<NodeId> = (0..self.ranges.len()).map(server_id).collect();
         let timestamp = self.requests.new_request(&ranks);
+        let placed = self.space.map(|space| space.place(&kv.keys)).transpose();
+        let keys = placed.map_err(|error| error.to_string())?.unwrap_or_else(|| kv.keys.clone());
+        let kv = &KvPairs { keys, ..kv.clone() };
         let pending = if pull {
             Pending::pull(kv.keys.clone(), false, payload)
         } else {
@@ -91,12 +102,12 @@ impl<D> Requests<D> {
         if self.requests.expect(timestamp, pending).is_err() {
             return Err("a new request is over already".to_owned());
         }
-        let meta = Meta { head, push, pull, ..meta(timestamp) };
+        let meta = Meta { head, push, pull, ..self.meta(timestamp) };
         if pull && !push && self.take_ahead(&meta, &slices) {
             for rank in slices.iter().enumerate().filter(|(_, slice)| slice.is_none()) {
                 drop(self.requests.skip(timestamp, server_id(rank.0)));
             }
-            return Ok(timestamp);
+            return Ok(self.name_of(timestamp));
         }
         let mut messages = Vec::new();
         for (rank, kv) in slices.into_iter().enumerate() {
@@ -113,7 +124,22 @@ impl<D> Requests<D> {
             begun.map_err(|error| error.to_string())?;
         }
         self.dispatch(messages, ledger, out);
-        Ok(timestamp)
+        Ok(self.name_of(timestamp))
+    }
+
+    /// Which customer of its worker it is.
+    pub(super) const fn customer(&self) -> i32 {
+        self.customer
+    }
+
+    /// A request of this customer among those of all customers of its worker.
+    const fn name_of(&self, timestamp: i32) -> i32 {
+        timestamp + self.customer * (1 << 24)
+    }
+
+    fn meta(&self, timestamp: i32) -> Meta {
+        let (customer_id, own_keys) = (self.customer, self.space.is_some());
+        Meta { app_id: APP, customer_id, own_keys, timestamp, request: true, ..Meta::default() }
     }
 
     /// Takes the values of a pull, if all came ahead, as a real worker does.
@@ -168,10 +194,9 @@ impl<D> Requests<D> {
         let timestamp = self.requests.new_request(servers);
         self.requests.expect(timestamp, Pending::push(payload)).ok()?;
         let again = Again { timestamp, head, body: body.clone() };
-        let life = self.flights.life();
-        servers.iter().for_each(|server| out.push(command(&again, *server, life)));
+        servers.iter().for_each(|server| out.push(self.command_to(&again, *server)));
         self.commands.said(again, servers, Head::from(head).stays());
-        Some(timestamp)
+        Some(self.name_of(timestamp))
     }
 
     /// Commands go to these servers now: says again what nobody has who lives.
@@ -184,10 +209,17 @@ impl<D> Requests<D> {
         for again in self.commands.again(servers) {
             let finished = self.requests.redirect(again.timestamp, servers);
             over.extend(finished.map(|finished| self.over(finished)));
-            let life = self.flights.life();
-            servers.iter().for_each(|server| out.push(command(&again, *server, life)));
+            servers.iter().for_each(|server| out.push(self.command_to(&again, *server)));
         }
         over
+    }
+
+    fn command_to(&self, again: &Again, server: NodeId) -> Output {
+        let Again { timestamp, head, ref body } = *again;
+        let (body, simple_app, recver, life) = (body.clone(), true, server, self.flights.life());
+        let placed = (life > 0).then(|| Placed { life, ..Placed::default() });
+        let meta = Meta { head, body, simple_app, recver, placed, ..self.meta(timestamp) };
+        Output::Send(Box::new(Message { meta, data: Frames::new() }))
     }
 
     /// An answer came.
@@ -257,7 +289,7 @@ impl<D> Requests<D> {
         }
         self.requests.complete(ts);
         let result = outcome.map(Option::unwrap_or_default).map_err(|error| error.to_string());
-        (ts, payload, result)
+        (self.name_of(ts), payload, result)
     }
 
     /// A server is gone: what was sent to it waits. Commands to it are obeyed by those that are
@@ -322,16 +354,4 @@ impl<D> Requests<D> {
 
 pub(super) fn send(Outgoing { meta, kv }: Outgoing, out: &mut Vec<Output>) {
     out.push(Output::Send(Box::new(with_data(meta, kv))));
-}
-
-fn command(again: &Again, server: NodeId, life: u64) -> Output {
-    let Again { timestamp, head, ref body } = *again;
-    let (body, simple_app, recver) = (body.clone(), true, server);
-    let placed = (life > 0).then(|| Placed { life, ..Placed::default() });
-    let meta = Meta { head, body, simple_app, recver, placed, ..meta(timestamp) };
-    Output::Send(Box::new(Message { meta, data: Frames::new() }))
-}
-
-fn meta(timestamp: i32) -> Meta {
-    Meta { app_id: APP, customer_id: APP, timestamp, request: true, ..Meta::default() }
 }

@@ -88,11 +88,15 @@ pub enum Plant {
     AskersApart,
     /// An owner says of a push that has counted, when it is asked, that it has not.
     CountedPushedAgain,
+    /// The keys of a worker's second customer are those of the first one.
+    CustomersMixed,
+    /// A server takes commands of a second customer for those of the first one.
+    CommandsMixed,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 35] = [
         Self::DuplicateCounted,
         Self::AnswerBeforeReplica,
         Self::StaleRouteWins,
@@ -126,6 +130,8 @@ impl Plant {
         Self::OverlaysNotNoted,
         Self::AskersApart,
         Self::CountedPushedAgain,
+        Self::CustomersMixed,
+        Self::CommandsMixed,
     ];
 }
 
@@ -155,6 +161,13 @@ impl Sabotage {
 
     fn is(&self, plant: Plant) -> bool {
         self.plant == Some(plant)
+    }
+
+    // ---- at a worker's customer -----------------------------------------------------------------
+
+    /// True if a second customer has no keys of its own.
+    pub(super) fn mixes_keys(&self) -> bool {
+        self.is(Plant::CustomersMixed)
     }
 
     // ---- at a server ----------------------------------------------------------------------------
@@ -221,6 +234,11 @@ impl Sabotage {
             return vec![meta, twice];
         }
         vec![meta]
+    }
+
+    /// A command as the store is given it.
+    pub(super) fn command(&self, meta: Meta) -> Meta {
+        Meta { own_keys: meta.own_keys && !self.is(Plant::CommandsMixed), ..meta }
     }
 
     /// What another server sent, as the store is given it.

@@ -5,14 +5,19 @@ use std::time::Duration;
 
 use super::config::{ElasticConfig, Fault, Trees, UNNOTICED};
 use super::optimizer::Rule;
-use super::script::Program;
+use super::script::{Program, SecondCustomer};
 use super::workload::{COUNTED_WORKERS_MAX, Tensors};
 use crate::network::{Edge, NetworkConfig, Process, Rates};
 use crate::steps::{DeathAt, Step};
-use pslite_core::random::Random;
+use pslite_core::random::{Random, mix};
 use pslite_core::wire::elastic::{SchedulerMessageKind, TransferKind};
 
 const MS: Duration = Duration::from_millis(1);
+/// Tells the choice of a second customer from all others.
+const SECOND: u64 = 0x7365_636f_6e64;
+/// What applies the gradients of a second customer.
+const SECOND_RULES: [Option<Rule>; 3] =
+    [Some(Rule::Sgd { rate: 0.5 }), None, Some(Rule::Adam { rate: 0.03 })];
 /// When everybody has surely met.
 const BEGIN: Duration = Duration::from_millis(300);
 /// For how long things go wrong.
@@ -133,6 +138,8 @@ pub struct Fixed {
     pub servers: Option<usize>,
     /// So many small tensors, and few rounds; else the seed chooses a few of all kinds.
     pub keys: Option<usize>,
+    /// Each worker has two customers, with keys of their own; else the seed chooses.
+    pub second_customer: Option<bool>,
 }
 
 /// Elements of each tensor of a job with given keys, its rounds, and what it may take for each key
@@ -258,6 +265,16 @@ impl Draw {
         let program = self.program(sync, counts && workers > 1);
         let program =
             Program { rounds: program.rounds / if elastic_workers { LIVES } else { 1 }, ..program };
+        // Not drawn: so that other jobs are what they were.
+        let has_second = fixed.second_customer.unwrap_or(mix(seed ^ SECOND) % 4 == 0);
+        let second_customer = has_second.then(|| SecondCustomer {
+            rule: if counts && workers > 1 {
+                program.rule
+            } else {
+                SECOND_RULES[seed as usize % 3]
+            },
+        });
+        let program = Program { second_customer, ..program };
         // Long enough that most of what happens happens in the middle.
         let compute = WRONG * self.of(&[1, 2, 2]) / program.rounds as u32;
         ElasticConfig {
@@ -318,6 +335,7 @@ impl Draw {
             rule,
             second_rule: second.then(|| self.of(&rules)),
             compressed: !counts && self.0.percent(50),
+            second_customer: None,
         }
     }
 

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use super::optimizer::Rule;
 use pslite_core::store::command::Head;
 use pslite_core::values::compression::{Compression, TwoBit};
+use pslite_core::values::{SHARED, Space};
 
 /// The threshold of compressed gradients.
 const THRESHOLD: f32 = 0.5;
@@ -13,8 +14,8 @@ const THRESHOLD: f32 = 0.5;
 /// One stage; it is over when all that it began is.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Stage {
-    /// A command to all servers, by the first worker alone or by everybody.
-    Command { head: i32, body: Bytes, everybody: bool },
+    /// A command of a customer to all servers, by the first worker alone or by everybody.
+    Command { customer: Space, head: i32, body: Bytes, everybody: bool },
     /// All workers meet.
     Meet,
     /// The first worker makes all tensors.
@@ -40,6 +41,16 @@ pub struct Program {
     pub second_rule: Option<Rule>,
     /// Some tensor is compressed.
     pub compressed: bool,
+    /// Each worker has a second customer, with as many tensors of its own.
+    pub second_customer: Option<SecondCustomer>,
+}
+
+/// What servers are to do for the second customer of each worker: as for the first one, but for
+/// the optimizer.
+#[derive(Clone, Copy, Debug)]
+pub struct SecondCustomer {
+    /// What applies its gradients.
+    pub rule: Option<Rule>,
 }
 
 impl Program {
@@ -56,33 +67,56 @@ impl Program {
         self.compressed.then(body).flatten().map(|text| text.into_bytes().into())
     }
 
-    /// The optimizers, each with the round after which it comes.
+    /// How many customers each worker has.
     #[must_use]
-    pub fn rules(&self) -> Vec<(u64, Rule)> {
+    pub const fn customers(&self) -> Space {
+        if self.second_customer.is_some() { 2 } else { 1 }
+    }
+
+    /// The optimizers of a customer, each with the round after which it comes.
+    #[must_use]
+    pub fn rules(&self, customer: Space) -> Vec<(u64, Rule)> {
+        if customer != SHARED {
+            let rule = self.second_customer.and_then(|second| second.rule);
+            return rule.map(|rule| (0, rule)).into_iter().collect();
+        }
         let first = self.rule.map(|rule| (0, rule));
         let second = self.second_rule.map(|rule| (self.middle(), rule));
         first.into_iter().chain(second).collect()
     }
 
     pub(super) fn stages(&self) -> Vec<Stage> {
-        let command =
-            |head: Head, body, everybody| Stage::Command { head: head.number(), body, everybody };
-        let optimizer = |rule: Rule| command(Head::Controller, Bytes::from(rule.pickled()), true);
+        let command = |customer, head: Head, body, everybody| Stage::Command {
+            customer,
+            head: head.number(),
+            body,
+            everybody,
+        };
+        let optimizer = |customer, rule: Rule| {
+            command(customer, Head::Controller, Bytes::from(rule.pickled()), true)
+        };
         let mut stages = Vec::new();
-        if self.sync {
-            stages.push(command(Head::SyncMode, Bytes::new(), false));
+        for customer in 0..self.customers() {
+            if self.sync {
+                stages.push(command(customer, Head::SyncMode, Bytes::new(), false));
+            }
+            let compression = self.compression();
+            stages
+                .extend(compression.map(|body| command(customer, Head::Compression, body, false)));
         }
-        stages.extend(self.compression().map(|body| command(Head::Compression, body, false)));
         stages.extend([Stage::Meet, Stage::Init, Stage::Meet]);
-        if let Some(rule) = self.rule {
-            stages.extend([optimizer(rule), Stage::Meet]);
+        for customer in 0..self.customers() {
+            let first = self.rules(customer).into_iter().find(|(after, _)| *after == 0);
+            if let Some((_, rule)) = first {
+                stages.extend([optimizer(customer, rule), Stage::Meet]);
+            }
         }
         if let Some(rule) = self.second_rule {
             stages.extend([Stage::Train { round: self.middle() }, Stage::Meet]);
-            stages.extend([optimizer(rule), Stage::Meet]);
+            stages.extend([optimizer(SHARED, rule), Stage::Meet]);
         }
         stages.extend([Stage::Train { round: self.rounds }, Stage::Meet, Stage::Look, Stage::Meet]);
-        stages.extend([command(Head::Stop, Bytes::new(), false), Stage::Exit]);
+        stages.extend([command(SHARED, Head::Stop, Bytes::new(), false), Stage::Exit]);
         stages
     }
 }

@@ -229,7 +229,7 @@ impl Server {
                 out.push(Output::End(Err(text)));
             }
         } else if meta.simple_app {
-            self.command(&meta, &mut sent, out);
+            self.command(&self.sabotage.command(meta), &mut sent, out);
         } else {
             for meta in self.sabotage.request(meta, store.epoch()) {
                 store.serve(meta, &data, &mut sent);

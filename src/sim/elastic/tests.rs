@@ -129,6 +129,7 @@ fn cost_of_keys(keys: usize) -> (u64, u64) {
         workers: Some(2),
         servers: Some(2),
         keys: Some(keys),
+        ..Fixed::default()
     };
     let report = run(&job(0, &fixed));
     assert!(report.is_right(), "{:?}", report.ledger.faults());
@@ -149,6 +150,7 @@ fn cost_of_nodes(scenario: Scenario, servers: usize, workers: usize) -> [u64; 3]
         workers: Some(workers),
         servers: Some(servers),
         keys: Some(20),
+        ..Fixed::default()
     };
     let report = run(&job(0, &fixed));
     assert!(report.is_right(), "{:?}", report.ledger.faults());
@@ -195,8 +197,11 @@ fn a_seed_always_goes_the_same_way() {
     assert_eq!(hashes.len(), Scenario::ALL.len(), "different jobs go different ways");
 }
 
+/// Jobs with two customers in each scenario.
+const SECOND_SEEDS: u64 = 6;
+
 /// Where each mistake shows soonest.
-const PLANTED: [(Plant, Scenario); 33] = [
+const PLANTED: [(Plant, Scenario); 35] = [
     (Plant::DuplicateCounted, Scenario::Calm),
     (Plant::AnswerBeforeReplica, Scenario::Restarts),
     (Plant::StaleRouteWins, Scenario::Moves),
@@ -230,6 +235,8 @@ const PLANTED: [(Plant, Scenario); 33] = [
     (Plant::OverlaysNotNoted, Scenario::Trees),
     (Plant::AskersApart, Scenario::Trees),
     (Plant::CountedPushedAgain, Scenario::Trees),
+    (Plant::CustomersMixed, Scenario::Calm),
+    (Plant::CommandsMixed, Scenario::Calm),
 ];
 
 fn is_caught((plant, scenario): (Plant, Scenario)) {
@@ -263,9 +270,39 @@ fn planted_mistakes_are_all_caught_third_part() {
 
 #[test]
 fn planted_mistakes_along_trees_are_all_caught() {
-    PLANTED[21..].iter().copied().for_each(is_caught);
+    PLANTED[21..33].iter().copied().for_each(is_caught);
     // What comes down a tree waits for the replica too.
     is_caught((Plant::AnswerBeforeReplica, Scenario::Trees));
+}
+
+#[test]
+fn planted_mistakes_about_customers_are_caught() {
+    PLANTED[33..].iter().copied().for_each(is_caught);
+}
+
+/// Two customers of each worker, whose keys have the same numbers: each has the values that it
+/// would have alone, whatever happens to the servers.
+#[test]
+fn customers_with_keys_of_their_own_train_as_if_they_were_alone() {
+    let scenarios = [
+        Scenario::Calm,
+        Scenario::Moves,
+        Scenario::Restarts,
+        Scenario::Deaths,
+        Scenario::Joins,
+        Scenario::Drains,
+        Scenario::Workers,
+        Scenario::Trees,
+        Scenario::Scheduler,
+    ];
+    for scenario in scenarios {
+        for seed in 0..SECOND_SEEDS {
+            let fixed =
+                Fixed { scenario: Some(scenario), second_customer: Some(true), ..Fixed::default() };
+            let found = wrong(seed, Some(scenario), &job(seed, &fixed));
+            assert_eq!(found.map(|found| found + " --two-customers"), None);
+        }
+    }
 }
 
 /// A graph of links: a ring of narrow edges, and all others wide, slow ones. The job is right,

@@ -14,9 +14,9 @@ use super::workload::{Push, Tensor};
 use crate::app::{APP, Input, Output, View};
 use pslite_core::cluster::{Action, Event};
 use pslite_core::random::Random;
-use pslite_core::values::{KeyRange, server_key_ranges};
+use pslite_core::values::{KeyRange, KvPairs, Space, server_key_ranges};
 use pslite_core::wire::elastic::KeyRoute;
-use pslite_core::wire::{ALL_GROUP, NodeId, SERVER_GROUP, WORKER_GROUP, id_to_rank};
+use pslite_core::wire::{ALL_GROUP, Meta, NodeId, SERVER_GROUP, WORKER_GROUP, id_to_rank};
 
 /// Enters the job.
 const START: u64 = 1;
@@ -52,13 +52,21 @@ pub(super) enum Purpose {
     Command,
 }
 
+/// The customers of a worker whose tensors these are.
+fn customers_of(config: &WorkerConfig, sabotage: &Sabotage) -> Vec<Requests<Purpose>> {
+    let last = config.tensors.iter().map(|tensor| tensor.customer).max().unwrap_or(0);
+    let all: std::ops::RangeInclusive<Space> = 0..=last;
+    all.map(|customer| Requests::new(config.servers, sabotage.clone(), customer)).collect()
+}
+
 /// One worker.
 pub(super) struct Worker {
     config: WorkerConfig,
     ranges: Vec<KeyRange>,
     random: Random,
     rank: usize,
-    requests: Requests<Purpose>,
+    /// Its customers, by their numbers.
+    customers: Vec<Requests<Purpose>>,
     paces: Paces,
     /// The round up to which it trains.
     training: Option<u64>,
@@ -75,7 +83,7 @@ impl Worker {
             ranges: server_key_ranges(config.servers),
             random,
             rank: 0,
-            requests: Requests::new(config.servers, sabotage),
+            customers: customers_of(&config, &sabotage),
             training: None,
             paces: Paces::new(config.tensors.iter().map(|tensor| tensor.window)),
             stage: 0,
@@ -95,9 +103,9 @@ impl Worker {
         self.config.stages.iter().position(trains).unwrap_or(usize::MAX)
     }
 
-    /// Its requests, to look at.
-    pub(super) const fn requests(&self) -> &Requests<Purpose> {
-        &self.requests
+    /// The requests of each customer, to look at.
+    pub(super) fn requests(&self) -> &[Requests<Purpose>] {
+        &self.customers
     }
 
     /// How far it is, for people.
@@ -120,7 +128,7 @@ impl Worker {
         out: &mut Vec<Output>,
     ) {
         self.take(view, input, ledger, out);
-        while let Some(over) = self.requests.end_ahead() {
+        while let Some(over) = self.customers.iter_mut().find_map(Requests::end_ahead) {
             ledger.note_ahead();
             self.over(view, over, ledger, out);
         }
@@ -130,15 +138,17 @@ impl Worker {
         match input {
             Input::Ready => {
                 self.rank = usize::try_from(id_to_rank(view.cluster.me().id)).unwrap_or(0);
-                self.requests.set_id(view.cluster.me().id);
+                self.customers.iter_mut().for_each(|one| one.set_id(view.cluster.me().id));
                 if view.cluster.me().is_recovery {
                     self.came_back = true;
-                    self.requests.come_back(view.cluster.my_life(), self.rank == 0);
                     // Its first policy came before this word of it.
                     let policy = view.cluster.policy();
                     let word = word_of(policy, Vec::new());
-                    if let Err(error) = self.requests.policy(view.now, &word, ledger, out) {
-                        out.push(Output::End(Err(error.to_string())));
+                    for customer in &mut self.customers {
+                        customer.come_back(view.cluster.my_life(), self.rank == 0);
+                        if let Err(error) = customer.policy(view.now, &word, ledger, out) {
+                            out.push(Output::End(Err(error.to_string())));
+                        }
                     }
                     return self.begin_stage(view, ledger, out);
                 }
@@ -157,20 +167,23 @@ impl Worker {
                 self.answered(view, message, ledger, out);
             }
             Input::NodeLost { id, .. } => {
-                let over = self.requests.lost(view.now, id);
-                over.into_iter().for_each(|one| self.over(view, one, ledger, out));
+                self.each(view, ledger, out, |customer, _, _| customer.lost(view.now, id));
             }
             Input::Unsent { meta, .. } => {
-                let over = self.requests.unsent(view.now, &meta);
-                over.into_iter().for_each(|one| self.over(view, one, ledger, out));
+                let over = self.of(&meta).map(|customer| customer.unsent(view.now, &meta));
+                let over = over.into_iter().flatten();
+                over.for_each(|one| self.over(view, one, ledger, out));
             }
             Input::Elastic(action) => self.membership(view, *action, ledger, out),
             Input::Wake => self.train(view, ledger, out),
             Input::Tick => {
-                let over = self.requests.tick(view.now, ledger, out);
-                over.into_iter().for_each(|one| self.over(view, one, ledger, out));
-                if let Err(error) = self.requests.retry(view.now, ledger, out) {
-                    out.push(Output::End(Err(error.to_string())));
+                self.each(view, ledger, out, |customer, ledger, out| {
+                    customer.tick(view.now, ledger, out)
+                });
+                for customer in &mut self.customers {
+                    if let Err(error) = customer.retry(view.now, ledger, out) {
+                        out.push(Output::End(Err(error.to_string())));
+                    }
                 }
             }
             Input::Message(_) | Input::CustomerLeft { .. } => {}
@@ -188,31 +201,54 @@ impl Worker {
             Action::Policy { policy, routes } => (policy, routes),
             Action::Routes { routes } => {
                 routes.iter().for_each(|route| ledger.route(route));
-                return self.requests.learn(&routes);
+                return self.customers.iter_mut().for_each(|customer| customer.learn(&routes));
             }
             Action::Overlay(overlay) => {
-                match self.requests.overlay(view.now, &overlay, ledger, out) {
-                    Ok(over) => {
-                        over.into_iter().for_each(|one| self.over(view, one, ledger, out));
-                    }
-                    Err(error) => out.push(Output::End(Err(error.to_string()))),
-                }
-                return;
+                return self.each(view, ledger, out, |customer, ledger, out| {
+                    let over = customer.overlay(view.now, &overlay, ledger, out);
+                    over.unwrap_or_else(|error| {
+                        out.push(Output::End(Err(error.to_string())));
+                        Vec::new()
+                    })
+                });
             }
             _ => return,
         };
         ledger.policy(view.process, &policy);
         routes.iter().for_each(|route| ledger.route(route));
-        if let Err(error) = self.requests.policy(view.now, &word_of(&policy, routes), ledger, out) {
-            out.push(Output::End(Err(error.to_string())));
+        let word = word_of(&policy, routes);
+        for customer in &mut self.customers {
+            if let Err(error) = customer.policy(view.now, &word, ledger, out) {
+                out.push(Output::End(Err(error.to_string())));
+            }
         }
         // Commands that they did not answer before they left are obeyed by the others.
         for id in &policy.released {
-            let over = self.requests.lost(view.now, *id);
-            over.into_iter().for_each(|one| self.over(view, one, ledger, out));
+            self.each(view, ledger, out, |customer, _, _| customer.lost(view.now, *id));
         }
         let servers = view.cluster.ids_of(SERVER_GROUP).unwrap_or_default();
-        let over = self.requests.command_again(&servers, out);
+        self.each(view, ledger, out, |customer, _, out| customer.command_again(&servers, out));
+    }
+
+    /// The customer that a message is for, if it has that one.
+    fn of(&mut self, meta: &Meta) -> Option<&mut Requests<Purpose>> {
+        usize::try_from(meta.customer_id).ok().and_then(|at| self.customers.get_mut(at))
+    }
+
+    /// Does that with each customer, and ends what is over.
+    fn each(
+        &mut self,
+        view: &View<'_>,
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+        mut step: impl FnMut(
+            &mut Requests<Purpose>,
+            &mut Ledger,
+            &mut Vec<Output>,
+        ) -> Vec<Over<Purpose>>,
+    ) {
+        let all = self.customers.iter_mut();
+        let over: Vec<_> = all.flat_map(|customer| step(customer, ledger, out)).collect();
         over.into_iter().for_each(|one| self.over(view, one, ledger, out));
     }
 
@@ -223,14 +259,15 @@ impl Worker {
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) {
+        let Some(customer) = self.of(&message.meta) else { return };
         if let Some(placed) = &message.meta.placed
-            && let Some(key) = self.requests.key_of(message.meta.timestamp, placed.slice)
+            && let Some(key) = customer.key_of(message.meta.timestamp, placed.slice)
         {
             for route in &placed.routes {
                 ledger.route(&KeyRoute { key, route: *route });
             }
         }
-        if let Some(over) = self.requests.answered(view.now, message, ledger, out) {
+        if let Some(over) = customer.answered(view.now, message, ledger, out) {
             self.over(view, over, ledger, out);
         }
     }
@@ -254,7 +291,9 @@ impl Worker {
                 ledger.route(&KeyRoute { key: hop.key, route: *route });
             }
         }
-        let over = self.requests.hop(view.now, message, ledger, out);
+        // A node drops what is for no customer of its own.
+        let Some(customer) = self.of(&message.meta) else { return };
+        let over = customer.hop(view.now, message, ledger, out);
         over.into_iter().for_each(|one| self.over(view, one, ledger, out));
     }
 
@@ -269,12 +308,13 @@ impl Worker {
         let stages = Arc::clone(&self.config.stages);
         let Some(stage) = stages.get(self.stage) else { return };
         match stage {
-            Stage::Command { head, body, everybody } => {
+            Stage::Command { customer, head, body, everybody } => {
                 if self.rank == 0 || *everybody {
                     let servers: Vec<NodeId> =
                         view.cluster.ids_of(SERVER_GROUP).unwrap_or_default();
                     let purpose = Purpose::Command;
-                    let asked = self.requests.command(&servers, *head, body, purpose, out);
+                    let customer = &mut self.customers[*customer as usize];
+                    let asked = customer.command(&servers, *head, body, purpose, out);
                     self.waits(view, asked, format!("command {head} to {servers:?}"), ledger);
                 }
             }
@@ -283,7 +323,7 @@ impl Worker {
                 return self.next_stage(view, ledger, out);
             }
             Stage::Meet => {
-                self.requests.drop_ahead();
+                self.customers.iter_mut().for_each(Requests::drop_ahead);
                 if self.config.may_leave_early && self.trains() {
                     out.push(Output::Elastic(Event::Leaving { customer_id: APP }));
                 }
@@ -376,7 +416,7 @@ impl Worker {
         }
         let what = format!("push {round} of tensor {tensor}");
         let kind = (of.head(round == 0), true, both);
-        self.ask(view, kind, &kv, purpose, what, ledger, out);
+        self.ask(view, tensor, (kind, kv), (purpose, what), ledger, out);
     }
 
     fn pull(&mut self, view: &View<'_>, tensor: usize, ledger: &mut Ledger, out: &mut Vec<Output>) {
@@ -385,21 +425,23 @@ impl Worker {
         let (me, life) = (view.cluster.me().id, view.cluster.my_life());
         let purpose = Purpose::Pull { tensor, bounds: ledger.pull_begun(tensor, me, life) };
         let (kind, kv) = ((of.head(false), false, true), of.pull());
-        self.ask(view, kind, &kv, purpose, format!("pull of tensor {tensor}"), ledger, out);
+        let what = format!("pull of tensor {tensor}");
+        self.ask(view, tensor, (kind, kv), (purpose, what), ledger, out);
     }
 
-    #[allow(clippy::too_many_arguments, reason = "one request, in full")]
     fn ask(
         &mut self,
         view: &View<'_>,
-        kind: (i32, bool, bool),
-        kv: &pslite_core::values::KvPairs,
-        purpose: Purpose,
-        what: String,
+        tensor: usize,
+        (kind, kv): ((i32, bool, bool), KvPairs),
+        (purpose, what): (Purpose, String),
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) {
-        match self.requests.values(view.now, kind, kv, purpose, ledger, out) {
+        let of = &self.config.tensors[tensor];
+        let kv = of.as_the_customer_knows(kv);
+        let customer = &mut self.customers[of.customer as usize];
+        match customer.values(view.now, kind, &kv, purpose, ledger, out) {
             Ok(timestamp) => ledger.wait_begun(view.process, timestamp, what),
             Err(error) => out.push(Output::End(Err(error))),
         }

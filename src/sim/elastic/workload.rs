@@ -6,7 +6,8 @@ use bytes::Bytes;
 
 use pslite_core::random::mix;
 use pslite_core::values::kind::{RequestKind, command_of};
-use pslite_core::values::{Dtype, KeyRange, KvPairs};
+use pslite_core::values::spaces::space_begin;
+use pslite_core::values::{Dtype, KeyRange, KvPairs, SHARED, SPACE_KEYS, Space, key_at};
 use pslite_core::wire::Key;
 
 /// Numbers that one worker's pushes are counted in, in the value of an asynchronous job: a float32
@@ -55,6 +56,8 @@ pub struct Tensor {
     pub empty_pushes: bool,
     /// Pushes of it that a worker may have under way at a time.
     pub window: u64,
+    /// Whose it is: one of customer 1 lies in a space of its own, where keys count from 0 again.
+    pub customer: Space,
 }
 
 /// Whose gradient, and which.
@@ -138,6 +141,18 @@ impl Tensor {
         if rows.is_empty() && !self.empty_pushes { vec![0] } else { rows }
     }
 
+    /// Its keys as its customer knows them, of keys where they lie.
+    #[must_use]
+    pub fn as_the_customer_knows(&self, kv: KvPairs) -> KvPairs {
+        if self.customer == SHARED {
+            return kv;
+        }
+        let begin = u64::from(self.customer) * SPACE_KEYS;
+        let keys: Vec<Key> =
+            (0..kv.key_count()).filter_map(|at| key_at(&kv.keys, at)).map(|k| k - begin).collect();
+        KvPairs { keys: frame(&keys), ..kv }
+    }
+
     /// Bytes of a slice's value.
     #[must_use]
     pub const fn bytes(&self, slice: &Slice) -> usize {
@@ -187,7 +202,8 @@ fn compressed(slice: &Slice, push: Push, ranges: &[KeyRange]) -> KvPairs {
     let bytes = 0..slice.length.div_ceil(WORD_ELEMENTS) * 4;
     let values: Vec<u8> =
         bytes.map(|byte| (0..4).fold(0, |bits, at| bits << 2 | code(byte * 4 + at))).collect();
-    let first = ranges.get(slice.rank).map_or(0, |range| range.begin);
+    let range = ranges.get(slice.rank).map_or(0, |range| range.begin);
+    let first = space_begin(slice.key, range);
     let lens = [0, values.len() as i32];
     pairs(&[first + slice.length, slice.key], &values, &lens)
 }
@@ -232,29 +248,36 @@ pub struct Tensors {
 }
 
 impl Tensors {
-    /// The tensors of a job with servers of these ranges.
+    /// The tensors of a job with servers of these ranges, for each of so many customers.
     #[must_use]
-    pub fn make(&self, ranges: &[KeyRange]) -> Vec<Tensor> {
+    pub fn make(&self, ranges: &[KeyRange], customers: Space) -> Vec<Tensor> {
+        (0..customers).flat_map(|customer| self.make_for(customer, ranges)).collect()
+    }
+
+    fn make_for(&self, customer: Space, ranges: &[KeyRange]) -> Vec<Tensor> {
         let mut all: Vec<(TensorKind, Vec<u64>)> =
             self.dense.iter().map(|length| (TensorKind::Dense, vec![*length])).collect();
         all.extend(self.two_bit.map(|length| (TensorKind::TwoBit, vec![length])));
         all.extend(self.rows.map(|(rows, row_len)| (TensorKind::Rows { row_len }, vec![rows])));
         all.extend(self.cut.map(|length| (TensorKind::Dense, cut_evenly(length, ranges.len()))));
         let tensors = all.into_iter().enumerate();
-        tensors.map(|(index, (kind, lengths))| self.place(index, kind, &lengths, ranges)).collect()
+        tensors
+            .map(|(index, (kind, lengths))| self.place(customer, index, (kind, &lengths), ranges))
+            .collect()
     }
 
     /// A whole tensor goes where MXNet's hash says, a cut one to all ranks (kvstore_dist.h,
     /// EncodeDefaultKey).
     fn place(
         &self,
+        customer: Space,
         index: usize,
-        kind: TensorKind,
-        lengths: &[u64],
+        (kind, lengths): (TensorKind, &[u64]),
         ranges: &[KeyRange],
     ) -> Tensor {
         let slice = |rank: usize, length: &u64| {
             let begin = ranges.get(rank).map_or(0, |range| range.begin);
+            let begin = begin + u64::from(customer) * SPACE_KEYS;
             Slice { rank, key: begin + index as Key, length: *length }
         };
         let slices = match lengths {
@@ -264,7 +287,7 @@ impl Tensors {
         let rows = matches!(kind, TensorKind::Rows { .. });
         let both = self.both && index % 2 == 1 && kind == TensorKind::Dense;
         let window = if self.pipelined && index.is_multiple_of(3) && !rows { 2 } else { 1 };
-        Tensor { kind, slices, both, empty_pushes: self.empty_pushes, window }
+        Tensor { kind, slices, both, empty_pushes: self.empty_pushes, window, customer }
     }
 }
 

@@ -30,6 +30,9 @@ entry! {
         live(customer, "the customer")?.owner.handle().attach_worker(value_size);
         Ok(())
     }
+    fn pslite_worker_own_keys(worker: *mut CCustomer) {
+        live(worker, "the worker")?.owner.handle().take_own_keys()
+    }
     fn pslite_worker_push(
         worker: *mut CCustomer, kv: *const CKv, cmd: i32, priority: i32, done: DoneFn,
         done_arg: *mut c_void, timestamp: *mut i32,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::super::circle::{Wait, circle};
 use super::super::{Action, Cluster, Level};
 use super::{BETWEEN, Entered};
+use crate::text;
 use crate::wire::elastic::{SchedulerMessage, SchedulerMessageKind, StalledRound};
 use crate::wire::{ALL_GROUP, NodeId, SCHEDULER, SERVER_GROUP, WORKER_GROUP, is_worker};
 
@@ -198,7 +199,8 @@ impl Cluster {
     fn live_rounds_at_servers(&self) -> impl Iterator<Item = LiveRound> {
         let rounds = self.stalled.iter().filter(|(id, _)| !self.is_gone(**id) && !is_worker(**id));
         rounds.map(|(server, (since, round))| {
-            let (key, number, server) = (round.key, round.round, self.describe(*server));
+            let (number, server) = (round.round, self.describe(*server));
+            let key = text::key(round.key, round.space);
             let name = format!("round {number} of key {key} at {server}");
             LiveRound { name, since: *since, round: round.clone() }
         })
@@ -208,10 +210,10 @@ impl Cluster {
     /// tells of none has not pushed, or has its values while those of others are on their way.
     fn live_rounds_of_trees(&self) -> Vec<LiveRound> {
         let told = || self.stalled.iter().filter(|(id, _)| !self.is_gone(**id) && is_worker(**id));
-        let mut rounds: BTreeMap<(i64, u64), (Duration, Vec<NodeId>)> = BTreeMap::new();
+        let mut rounds: BTreeMap<(i64, u32, u64), (Duration, Vec<NodeId>)> = BTreeMap::new();
         for (worker, (since, round)) in told() {
-            let (first, pushed) =
-                rounds.entry((round.key, round.round)).or_insert((*since, Vec::new()));
+            let name = (round.key, round.space, round.round);
+            let (first, pushed) = rounds.entry(name).or_insert((*since, Vec::new()));
             *first = (*first).min(*since);
             pushed.push(*worker);
         }
@@ -221,11 +223,12 @@ impl Cluster {
         let workers = self.ids_of(WORKER_GROUP).unwrap_or_default();
         let lacks = |id: &NodeId| !self.is_gone(*id) && !self.stalled.contains_key(id);
         let missing: Vec<NodeId> = workers.into_iter().filter(lacks).collect();
-        let rounds = rounds.into_iter().map(|((key, number), (since, pushed))| LiveRound {
-            name: format!("round {number} of key {key} along a tree"),
+        let rounds = rounds.into_iter().map(|((key, space, number), (since, pushed))| LiveRound {
+            name: format!("round {number} of key {} along a tree", text::key(key, space)),
             since,
             round: StalledRound {
                 key,
+                space,
                 round: number,
                 pushed,
                 missing: missing.clone(),

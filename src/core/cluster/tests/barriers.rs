@@ -110,6 +110,7 @@ fn who_waits_for_each_other_is_said_once() {
         waited: 10_000,
         pushed: vec![id_of(&job, 2)],
         missing: vec![id_of(&job, 3)],
+        space: 0,
     };
     let circles = |job: &Job| {
         let is = |action: &&Action| {

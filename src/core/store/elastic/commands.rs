@@ -10,13 +10,15 @@ use bytes::Bytes;
 
 use super::{COMMANDS_MAX, Elastic, Outbound, Outgoing};
 use crate::invariant::{Valid, debug, require};
-use crate::store::command::{Generations, Head, Sent};
+use crate::store::command::{Head, Sent};
 use crate::store::error::StoreError;
+use crate::store::modes::{Modes, space_of};
 use crate::store::mxnet::{Store, done, refused};
 use crate::store::name::Customer;
 use crate::store::optimizer::Optimizer;
+use crate::values::Space;
 use crate::wire::elastic::{Mark, Transfer, TransferKind};
-use crate::wire::{Meta, NodeId, server_id};
+use crate::wire::{Key, Meta, NodeId, server_id};
 
 /// When the answer to a command may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,12 +36,10 @@ pub(super) struct Settings {
     joins: bool,
     /// Counts changes; 0: there was none. Each setting has the number of its last change.
     stamp: u64,
-    sync: u64,
-    multi_precision: u64,
-    compression: (u64, Bytes),
-    optimizer: (u64, Bytes),
+    /// By key spaces.
+    spaces: BTreeMap<Space, Set>,
     /// When it was last counted how many optimizers a customer has sent.
-    counts: BTreeMap<Customer, u64>,
+    counts: BTreeMap<(Space, Customer), u64>,
     /// Up to which change each server was told.
     told: BTreeMap<NodeId, u64>,
     /// How many times each server that joined was told what workers say alike.
@@ -56,15 +56,43 @@ pub(super) struct Settings {
     early: Vec<Meta>,
 }
 
+/// What is set in one key space.
+#[derive(Debug, Default)]
+struct Set {
+    sync: u64,
+    multi_precision: u64,
+    compression: (u64, Bytes),
+    optimizer: (u64, Bytes),
+}
+
+impl Set {
+    /// What of it was not told up to the change `told`. `generation`: that of the optimizer.
+    fn since(&self, told: u64, generation: u64) -> Vec<(Transfer, Vec<Bytes>)> {
+        let of_optimizer = (self.optimizer.0, Head::Controller, generation, &self.optimizer.1);
+        let (compression, nothing) = (&self.compression.1, Bytes::new());
+        let all = [
+            (self.sync, Head::SyncMode, 0, &nothing),
+            (self.compression.0, Head::Compression, 0, compression),
+            of_optimizer,
+            (self.multi_precision, Head::MultiPrecision, 0, &nothing),
+        ];
+        let news = all.into_iter().filter(|(stamp, ..)| *stamp > told);
+        news.map(|(_, head, number, body)| (command(head, number), vec![body.clone()])).collect()
+    }
+}
+
+/// What one server tells another of a command.
+fn command(head: Head, number: u64) -> Transfer {
+    let kind = TransferKind::Command.into();
+    Transfer { kind, head: head.number(), number, ..Transfer::default() }
+}
+
 impl Settings {
     pub(super) const fn new(joins: bool) -> Self {
         Self {
             joins,
             stamp: 0,
-            sync: 0,
-            multi_precision: 0,
-            compression: (0, Bytes::new()),
-            optimizer: (0, Bytes::new()),
+            spaces: BTreeMap::new(),
             counts: BTreeMap::new(),
             told: BTreeMap::new(),
             agreed: BTreeMap::new(),
@@ -77,57 +105,46 @@ impl Settings {
     }
 
     /// What a server lacks that was told up to the change `told`.
-    fn since(&self, told: u64, generations: &Generations) -> Vec<(Transfer, Vec<Bytes>)> {
-        let command = |head: i32, number: u64, body: &[Bytes]| {
-            let kind = TransferKind::Command.into();
-            (Transfer { kind, head, number, ..Transfer::default() }, body.to_vec())
-        };
+    fn since(&self, told: u64, modes: &Modes) -> Vec<(Transfer, Vec<Bytes>)> {
         let mut commands = Vec::new();
-        if self.sync > told {
-            commands.push(command(Head::SyncMode.number(), 0, &[Bytes::new()]));
+        for (&space, set) in &self.spaces {
+            let news = set.since(told, modes.of(space).generations.current());
+            commands.extend(news.into_iter().map(|(to, body)| (Transfer { space, ..to }, body)));
         }
-        if self.compression.0 > told {
-            let body = std::slice::from_ref(&self.compression.1);
-            commands.push(command(Head::Compression.number(), 0, body));
-        }
-        if self.optimizer.0 > told {
-            let body = std::slice::from_ref(&self.optimizer.1);
-            commands.push(command(Head::Controller.number(), generations.current(), body));
-        }
-        if self.multi_precision > told {
-            commands.push(command(Head::MultiPrecision.number(), 0, &[Bytes::new()]));
-        }
-        for (&from, _) in self.counts.iter().filter(|(_, stamp)| **stamp > told) {
-            let Sent { count, last: Some(timestamp) } = generations.sent(from) else {
+        for (&(space, from), _) in self.counts.iter().filter(|(_, stamp)| **stamp > told) {
+            let sent = modes.of(space).generations.sent(from);
+            let Sent { count, last: Some(timestamp) } = sent else {
                 continue; // The worker was forgotten.
             };
             let Customer { worker, customer, life } = from;
-            let (transfer, body) = command(Head::Controller.number(), count, &[]);
             let marks = vec![Mark { worker, customer, timestamp, life }];
-            commands.push((Transfer { worker, customer, marks, ..transfer }, body));
+            let transfer = command(Head::Controller, count);
+            let transfer = Transfer { worker, customer, marks, space, ..transfer };
+            commands.push((transfer, Vec::new()));
         }
         commands
     }
 
     /// Remembers a command that was obeyed.
-    fn note(&mut self, head: Head, body: &Bytes) {
+    fn note(&mut self, space: Space, head: Head, body: &Bytes) {
         let stamp = self.stamp + 1;
+        let set = self.spaces.entry(space).or_default();
         match head {
-            Head::SyncMode if self.sync == 0 => self.sync = stamp,
-            Head::MultiPrecision if self.multi_precision == 0 => self.multi_precision = stamp,
-            Head::Compression if self.compression.0 == 0 || self.compression.1 != *body => {
-                self.compression = (stamp, body.clone());
+            Head::SyncMode if set.sync == 0 => set.sync = stamp,
+            Head::MultiPrecision if set.multi_precision == 0 => set.multi_precision = stamp,
+            Head::Compression if set.compression.0 == 0 || set.compression.1 != *body => {
+                set.compression = (stamp, body.clone());
             }
-            Head::Controller => self.optimizer = (stamp, body.clone()),
+            Head::Controller => set.optimizer = (stamp, body.clone()),
             _ => return,
         }
         self.stamp = stamp;
     }
 
     /// Remembers that a customer has sent an optimizer.
-    fn count(&mut self, from: Customer) {
+    fn count(&mut self, space: Space, from: Customer) {
         self.stamp += 1;
-        self.counts.insert(from, self.stamp);
+        self.counts.insert((space, from), self.stamp);
     }
 }
 
@@ -192,20 +209,20 @@ impl Store {
             return Ok(Due::Later);
         }
         let (head, body) = (Head::from(request.head), &request.body);
-        let from = Customer::of(request);
+        let (space, from) = (space_of(request), Customer::of(request));
         let before = self.elastic.as_ref().map_or(0, |elastic| elastic.settings.stamp);
         if head == Head::Controller {
-            let new = self.optimizer_at(from, Some(request.timestamp), body)?;
+            let new = self.optimizer_at(space, (from, Some(request.timestamp)), body)?;
             if let Some(elastic) = &mut self.elastic {
                 if new {
-                    elastic.settings.note(head, body);
+                    elastic.settings.note(space, head, body);
                 }
-                elastic.settings.count(from);
+                elastic.settings.count(space, from);
             }
         } else {
-            self.command(head, body)?;
+            self.command(space, head, body)?;
             if let Some(elastic) = &mut self.elastic {
-                elastic.settings.note(head, body);
+                elastic.settings.note(space, head, body);
             }
         }
         let stamp = self.elastic.as_ref().map_or(0, |elastic| elastic.settings.stamp);
@@ -259,7 +276,7 @@ impl Store {
         if told == stamp {
             return;
         }
-        for (transfer, frames) in settings.since(told, &self.generations) {
+        for (transfer, frames) in settings.since(told, &self.modes) {
             let transfer = Transfer { version: stamp, ..transfer };
             out.transfers.push(Outgoing { to: server, transfer, frames });
         }
@@ -272,30 +289,31 @@ impl Store {
         frames: &[Bytes],
     ) -> Result<(), StoreError> {
         let malformed = StoreError::Transfer;
-        let head = Head::from(transfer.head);
+        let (space, head) = (transfer.space, Head::from(transfer.head));
         match (head, frames.first()) {
             (Head::Controller, None) => return self.take_count(transfer),
             (Head::Controller, Some(body)) => {
-                let optimizer = self.read_optimizer(body);
-                if transfer.number <= self.generations.current() {
+                let optimizer = self.read_optimizer(space, body);
+                let generations = &mut self.modes.change(space)?.generations;
+                if transfer.number <= generations.current() {
                     // Who tells it has not heard of the newer one, and will send what it did by
                     // this one.
                     if let Ok(optimizer) = optimizer {
-                        self.generations.keep_former(transfer.number, Arc::new(optimizer));
+                        generations.keep_former(transfer.number, Arc::new(optimizer));
                     }
                     return Ok(());
                 }
                 let optimizer = optimizer?;
-                self.generations.advance(transfer.number);
-                self.set_optimizer(optimizer);
+                generations.advance(transfer.number);
+                self.set_optimizer(space, optimizer)?;
             }
             (Head::SyncMode | Head::MultiPrecision | Head::Compression, Some(body)) => {
-                self.command(head, body)?;
+                self.command(space, head, body)?;
             }
             _ => return Err(malformed("its command is none that servers tell each other")),
         }
         if let (Some(elastic), Some(body)) = (&mut self.elastic, frames.first()) {
-            elastic.settings.note(head, body);
+            elastic.settings.note(space, head, body);
         }
         Ok(())
     }
@@ -307,10 +325,11 @@ impl Store {
         let Mark { worker, customer, life, .. } = mark;
         let from = Customer { worker, customer, life };
         let sent = Sent { count: transfer.number, last: Some(mark.timestamp) };
-        if self.generations.learn(from, sent)
+        let space = transfer.space;
+        if self.modes.change(space)?.generations.learn(from, sent)
             && let Some(elastic) = &mut self.elastic
         {
-            elastic.settings.count(from);
+            elastic.settings.count(space, from);
         }
         Ok(())
     }
@@ -407,15 +426,21 @@ impl Store {
         }
     }
 
-    /// The optimizer of a generation; `None` if nobody had sent one.
+    /// Which optimizer applies the gradients of a key now; 0: none.
+    pub(super) fn generation(&self, key: Key) -> u64 {
+        self.mode(key).generations.current()
+    }
+
+    /// The optimizer of a generation, of the space of that key; `None` if nobody had sent one.
     ///
     /// # Errors
     /// It did not come, or is too old.
     pub(super) fn optimizer_of(
         &self,
+        key: Key,
         generation: u64,
     ) -> Result<Option<&Arc<Optimizer>>, StoreError> {
-        match self.generations.optimizer(generation) {
+        match self.mode(key).generations.optimizer(generation) {
             None if generation == 0 => Ok(None),
             None => Err(StoreError::Transfer("it names an optimizer that is not here")),
             optimizer => Ok(optimizer),

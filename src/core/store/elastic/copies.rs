@@ -33,8 +33,9 @@ impl Store {
     ) -> Result<(), StoreError> {
         // What has left was written by the optimizer of then, of which a server that joined since
         // may never hear: its state would be forgotten with the optimizer in any case.
-        let current = self.generations.current();
-        let is_former = transfer.number < current && self.optimizer_of(transfer.number).is_err();
+        let current = self.generation(transfer.key);
+        let is_former =
+            transfer.number < current && self.optimizer_of(transfer.key, transfer.number).is_err();
         let generation = if is_former { current } else { transfer.number };
         let piece = self.read_piece(transfer, frames, generation)?;
         let (key, range) = (transfer.key, (piece.from, piece.to));
@@ -69,7 +70,7 @@ impl Store {
         };
         let dtype = Dtype::from_number(transfer.dtype.into())
             .ok_or(malformed("its element type is unknown"))?;
-        let optimizer = self.optimizer_of(transfer.number)?.cloned();
+        let optimizer = self.optimizer_of(transfer.key, transfer.number)?.cloned();
         let key = self.view.local(transfer.key);
         let copy = find_copy(self.elastic.as_deref_mut(), from, transfer)?;
         let piece = &mut copy.piece;

@@ -68,8 +68,8 @@ impl Store {
         let Some(piece) = tensor.pieces.get(at.index).filter(|piece| !is_busy(piece)) else {
             return false;
         };
-        let elementwise =
-            self.optimizer.as_ref().is_none_or(|optimizer| optimizer.is_elementwise());
+        let optimizer = self.modes.of(self.view.space(at.key)).optimizer.as_ref();
+        let elementwise = optimizer.is_none_or(|optimizer| optimizer.is_elementwise());
         let divisible = elementwise && may_be_cut(piece);
         let longest = if divisible { part_bytes / piece.dtype.size() } else { usize::MAX } as u64;
         let parts = segments((piece.from, piece.to), orders, divisible);
@@ -211,12 +211,12 @@ impl Store {
         out: &mut Outbound,
     ) -> Result<(), StoreError> {
         let malformed = StoreError::Transfer;
-        let (key, generation) = (transfer.key, self.generations.current());
+        let (key, generation) = (transfer.key, self.generation(transfer.key));
         if transfer.number > generation {
             return Err(malformed("it names an optimizer that did not come"));
         }
         let mut piece = self.read_piece(transfer, frames, generation)?;
-        if self.multi_precision {
+        if self.mode(key).multi_precision {
             piece.make_master();
         }
         piece.source = Some(Source { server: from, told: false });

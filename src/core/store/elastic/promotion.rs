@@ -141,7 +141,7 @@ impl Store {
     /// What it holds of one key.
     fn list_of(&self, key: Key, all: bool, claims: &mut Vec<Claim>) {
         let Some(elastic) = &self.elastic else { return };
-        let optimizer = self.optimizer.as_deref();
+        let optimizer = self.mode(key).optimizer.as_deref();
         let waits = elastic.waiting.contains_key(&key);
         if let Some(tensor) = self.tensors.get(&key) {
             // Of a key that is cut the first push is answered.
@@ -227,7 +227,7 @@ impl Store {
                 self.read_leaving(leaving)
             })
         } else {
-            best.map(|copy| self.copy_of(copy))
+            best.map(|copy| self.copy_of(key, copy))
         };
         // Nothing found: it is on its way here.
         let Some((piece, length)) = found.filter(|(piece, _)| piece.term < route.term) else {
@@ -238,15 +238,15 @@ impl Store {
 
     fn read_leaving(&self, leaving: &Leaving) -> Option<(Piece, u64)> {
         let Leaving { transfer, frames, term, .. } = leaving;
-        let mut piece = self.read_piece(transfer, frames, self.generations.current()).ok()?;
+        let mut piece = self.read_piece(transfer, frames, self.generation(transfer.key)).ok()?;
         piece.term = *term;
         Some((piece, transfer.length))
     }
 
-    fn copy_of(&self, copy: &Copy) -> (Piece, u64) {
+    fn copy_of(&self, key: Key, copy: &Copy) -> (Piece, u64) {
         let piece = &copy.piece;
         let mut piece = piece.part(piece.from, piece.to, self.memory.as_deref());
-        if copy.generation != self.generations.current() {
+        if copy.generation != self.generation(key) {
             piece.state = None;
         }
         (piece, copy.length)
@@ -261,7 +261,7 @@ impl Store {
             if whole { piece } else { piece.part(route.from, route.to, self.memory.as_deref()) };
         piece.term = route.term;
         (piece.copied, piece.former_copy, piece.source) = (Copied::Not, None, None);
-        if self.multi_precision {
+        if self.mode(key).multi_precision {
             piece.make_master();
         }
         self.withhold_ticket(&mut piece);

@@ -99,7 +99,7 @@ impl Store {
         let Ok(piece) = self.piece(at) else { return false };
         // Nobody may hear of the parts of a key before it is known to be safe.
         let is_made = piece.version > 0 || !piece.withholds(0);
-        self.may_have(piece)
+        self.may_have(at.key, piece)
             && is_made
             && !piece.round.is_open()
             && goes_by_tree(request)

@@ -35,7 +35,7 @@ fn server(part_bytes: u64) -> Store {
         part_bytes: part_bytes as usize,
         ..StoreConfig::alone(WORKERS)
     });
-    store.set_sync();
+    store.set_sync(0).unwrap();
     store.overlay(&overlay(1, WORKERS), &mut Outbound::default());
     let answers = serve(&mut store, push(0, 0, Placed::default()), LENGTH);
     let placed = answers[0].request.placed.as_ref().unwrap();
@@ -149,10 +149,11 @@ fn nobody_gets_a_ticket_where_no_tree_can_carry_the_round() {
     let mut store = server(PART_BYTES as u64);
     store.config.order = SumOrder::Ranks;
     assert_eq!(asks(&mut store, question(0, 0, LENGTH)), alone);
-    (store.config.order, store.sync) = (SumOrder::Arrival, false);
+    store.config.order = SumOrder::Arrival;
+    store.modes.change(0).unwrap().sync = false;
     assert_eq!(asks(&mut store, question(0, 0, LENGTH)), alone);
     // A tree with somebody who is no worker of the job.
-    store.sync = true;
+    store.modes.change(0).unwrap().sync = true;
     store.overlay(&overlay(2, WORKERS + 1), &mut Outbound::default());
     assert_eq!(asks(&mut store, question(0, 0, LENGTH)), alone);
     store.overlay(&overlay(3, WORKERS), &mut Outbound::default());

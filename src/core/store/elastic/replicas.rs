@@ -263,7 +263,7 @@ impl Store {
             dtype: shipped.dtype as i32,
             marks,
             rows: shipped.rows,
-            number: self.generations.current(),
+            number: self.generation(at.key),
             ..about(TransferKind::Round, at.key, (piece.from, piece.to), piece.term)
         };
         let frames = std::iter::once(key_frame(at.key)).chain(shipped.values).collect();

@@ -19,6 +19,7 @@ use crate::store::mxnet::{Answer, At, Store, SumOrder, done};
 use crate::store::name::{Customer, Name};
 use crate::store::tensor::{Layout, Piece};
 use crate::trees::{Found, Table, Trees, Void, down_from_root};
+use crate::values::Space;
 use crate::values::kind::{RequestKind, kind_of};
 use crate::wire::elastic::{Placed, Route};
 use crate::wire::trees::{Hop, Overlay, PartTicket, Ticket};
@@ -32,6 +33,9 @@ pub(super) struct TreesHere {
     given: BTreeMap<u32, u64>,
 }
 
+/// Who takes a tree: the space of a key, and the customer that pushes to it.
+type Taker = (Space, i32);
+
 impl Elastic {
     /// The newest overlay that is known; 0: none.
     pub(super) fn overlay(&self) -> u64 {
@@ -39,35 +43,30 @@ impl Elastic {
     }
 
     /// True if every worker of a tree is waited for, with that customer alone.
-    fn may_use(&self, table: &Table, customer: i32) -> bool {
+    fn may_use(&self, table: &Table, (space, customer): Taker) -> bool {
         let Some(workers) = &self.workers else {
             return !table.members().any(|node| self.left.contains(&(node, customer)));
         };
-        let awaited = workers.awaited();
-        table.members().all(|node| {
-            let mut customers = awaited.range((node, i32::MIN)..=(node, i32::MAX));
-            customers.next().is_some_and(|(_, only)| *only == customer)
-                && customers.next().is_none()
-        })
+        table.members().all(|node| workers.only_awaited(node, space) == Some(customer))
     }
 
     /// The trees of the newest overlay with this root that fit, with their weights.
     fn usable(
         &self,
-        customer: i32,
+        taker: Taker,
         fits: impl Fn(&Table) -> bool,
     ) -> impl Iterator<Item = (u32, u64)> {
         let all = self.trees.trees.of_root(self.me).filter(move |(_, table)| {
-            table.weight() > 0 && fits(table) && self.may_use(table, customer)
+            table.weight() > 0 && fits(table) && self.may_use(table, taker)
         });
         all.map(|(tree, table)| (tree, u64::from(table.weight())))
     }
 
     /// The tree of the newest overlay that a round of so many bytes takes next, among those that
     /// fit. Each tree gets bytes as its weight says.
-    fn choose(&mut self, bytes: u64, customer: i32, fits: impl Fn(&Table) -> bool) -> Option<u32> {
+    fn choose(&mut self, bytes: u64, taker: Taker, fits: impl Fn(&Table) -> bool) -> Option<u32> {
         let given = |tree: u32| self.trees.given.get(&tree).copied().unwrap_or(0);
-        let ahead = self.usable(customer, fits).map(|(tree, weight)| {
+        let ahead = self.usable(taker, fits).map(|(tree, weight)| {
             let load = u128::from(given(tree) + bytes) * (1 << 32) / u128::from(weight);
             (load, tree)
         });
@@ -80,14 +79,14 @@ impl Elastic {
     fn choose_fixed(
         &self,
         (key, from): (Key, u64),
-        customer: i32,
+        taker: Taker,
         fits: impl Fn(&Table) -> bool,
     ) -> Option<u32> {
-        let sum: u64 = self.usable(customer, &fits).map(|(_, weight)| weight).sum();
+        let sum: u64 = self.usable(taker, &fits).map(|(_, weight)| weight).sum();
         // Neighbours in a tensor take different trees.
         let spread = (key ^ from.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16;
         let mut left = spread.checked_rem(sum)?;
-        self.usable(customer, &fits).find_map(|(tree, weight)| match left.checked_sub(weight) {
+        self.usable(taker, &fits).find_map(|(tree, weight)| match left.checked_sub(weight) {
             None => Some(tree),
             Some(rest) => {
                 left = rest;
@@ -190,15 +189,15 @@ impl Store {
     }
 
     /// True if rounds are such that a tree can carry them.
-    pub(super) fn sums_by_tree(&self) -> bool {
-        self.sync && self.config.order != SumOrder::Ranks
+    pub(super) fn sums_by_tree(&self, key: Key) -> bool {
+        self.mode(key).sync && self.config.order != SumOrder::Ranks
     }
 
     /// A round of these pushes is over: whose they were, if the next one may go by a tree.
     pub(in crate::store) fn by_tree_next(&self, at: At, pushes: &[Pushes]) -> Option<Pushed> {
         let elastic = self.elastic.as_ref()?;
         let is_dense = self.piece(at).is_ok_and(|piece| piece.layout == Layout::Dense);
-        if !self.sums_by_tree() || !is_dense || elastic.overlay() == 0 {
+        if !self.sums_by_tree(at.key) || !is_dense || elastic.overlay() == 0 {
             return None;
         }
         let dense = |one: &Pushes| goes_by_tree(one.request());
@@ -222,7 +221,7 @@ impl Store {
         pushed: Option<&Pushed>,
     ) {
         let is_tree_known = self.elastic.as_ref().is_some_and(|elastic| elastic.overlay() > 0);
-        if !is_tree_known || !self.sums_by_tree() {
+        if !is_tree_known || !self.sums_by_tree(key) {
             return;
         }
         let all = self.tensors.get(&key).map_or(0..0, |tensor| tensor.within(from, to));
@@ -247,9 +246,10 @@ impl Store {
         let Some(next) = self.next_of(piece).filter(|next| piece.may_give(next)) else { return };
         let bytes = piece.value.buffer().len() as u64;
         let (key, from, order) = (at.key, piece.from, self.config.order);
+        let taker = (self.view.space(key), customer);
         let tree = self.elastic.as_mut().and_then(|elastic| match order {
-            SumOrder::Trees => elastic.choose_fixed((key, from), customer, fits),
-            SumOrder::Arrival | SumOrder::Ranks => elastic.choose(bytes, customer, fits),
+            SumOrder::Trees => elastic.choose_fixed((key, from), taker, fits),
+            SumOrder::Arrival | SumOrder::Ranks => elastic.choose(bytes, taker, fits),
         });
         if let (Some(tree), Ok(piece)) = (tree, self.piece_mut(at)) {
             piece.set_ticket(Ticket { tree, ..next }, customer);
@@ -306,7 +306,7 @@ impl Store {
                 (None, cut.iter().filter(is_due).map(told).collect())
             }
         };
-        let may_ask = !placed.again && pieces.iter().any(|piece| self.may_have(piece));
+        let may_ask = !placed.again && pieces.iter().any(|piece| self.may_have(key, piece));
         let overlay = self.elastic.as_ref().map_or(0, |elastic| elastic.overlay());
         let overlay = if may_ask { 0 } else { overlay };
         if let Some(placed) = &mut request.placed {
@@ -317,8 +317,8 @@ impl Store {
 
     /// True if a question may bring a piece a ticket: none was given out for the next round. Not
     /// even that there is none has been said.
-    pub(super) fn may_have(&self, piece: &Piece) -> bool {
-        self.sums_by_tree()
+    pub(super) fn may_have(&self, key: Key, piece: &Piece) -> bool {
+        self.sums_by_tree(key)
             && piece.layout == Layout::Dense
             && self.next_of(piece).is_some_and(|next| piece.may_give(&next))
     }

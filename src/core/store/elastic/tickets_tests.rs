@@ -52,7 +52,7 @@ fn frames(value: f32) -> Vec<Bytes> {
 /// A server with the key, which knows the trees.
 fn server() -> Store {
     let mut store = Store::new(StoreConfig { elastic: true, ..StoreConfig::alone(WORKERS) });
-    store.set_sync();
+    store.set_sync(0).unwrap();
     store.overlay(&overlay(1, 0), &mut Outbound::default());
     let mut first = push(0, 0, None);
     first.placed = Some(Placed::default());
@@ -332,16 +332,17 @@ fn trees_of_one_root_get_what_their_weights_say() {
     let elastic = store.elastic.as_mut().unwrap();
     let mut given = [0, 0];
     for _ in 0..40 {
-        given[elastic.choose(4, 0, |_| true).unwrap() as usize] += 1;
+        given[elastic.choose(4, (0, 0), |_| true).unwrap() as usize] += 1;
     }
     assert_eq!(given, [10, 30]);
     // Or the tree depends on the piece alone: the same in each round, by weights on average.
     let mut given = [0, 0];
     for piece in 0..400_u64 {
-        let of =
-            |elastic: &Elastic| elastic.choose_fixed((piece / 20, piece % 20 * 16), 0, |_| true);
+        let of = |elastic: &Elastic| {
+            elastic.choose_fixed((piece / 20, piece % 20 * 16), (0, 0), |_| true)
+        };
         let tree = of(elastic).unwrap();
-        elastic.choose(4, 0, |_| true);
+        elastic.choose(4, (0, 0), |_| true);
         assert_eq!(of(elastic), Some(tree));
         given[tree as usize] += 1;
     }

@@ -84,7 +84,7 @@ impl Store {
             marks: piece.marks.to_wire(),
             has_master: piece.master.is_some(),
             state,
-            number: self.generations.current(),
+            number: self.generation(key),
             ..about(kind, key, (piece.from, piece.to), piece.term)
         }
     }
@@ -128,7 +128,7 @@ impl Store {
         piece.master = master.map(|master| Buffer::copy_in(maker, master));
         match &transfer.state {
             Some(numbers) if transfer.number == generation => {
-                let optimizer = self.optimizer_of(generation)?;
+                let optimizer = self.optimizer_of(transfer.key, generation)?;
                 let optimizer = optimizer.ok_or(malformed("it has a state and no optimizer"))?;
                 let state = (&numbers[..], tensors);
                 let computed = piece.sum_dtype();

@@ -114,7 +114,7 @@ impl Store {
         require(!pieces.is_empty(), || "it has no piece, and is kept".to_owned())?;
         require(pieces.len() <= PIECES_MAX, || format!("it is in {} pieces", pieces.len()))?;
         disjoint(pieces.iter().map(|piece| (piece.from, piece.to)), *length)?;
-        let quorum = self.quorum();
+        let quorum = self.quorum(key);
         for piece in pieces {
             let named = |broken: String| format!("piece {}..{}: {broken}", piece.from, piece.to);
             piece.validate().map_err(named)?;

@@ -9,6 +9,7 @@ use super::{Elastic, Outbound};
 use crate::store::contributors::Contributors;
 use crate::store::mxnet::{At, Store};
 use crate::store::name::Customer;
+use crate::values::{SHARED, Space};
 use crate::wire::elastic::LiveWorker;
 use crate::wire::{Key, Meta, NodeId};
 
@@ -31,6 +32,11 @@ pub(in crate::store) struct Workers {
     only: Option<NodeId>,
     /// Their customers that have not left.
     awaited: BTreeSet<(NodeId, i32)>,
+    /// How many workers they are.
+    nodes: usize,
+    /// Of those workers: how many customers with that number have left. One with keys of its own
+    /// is none of those with which its worker registered.
+    gone: BTreeMap<i32, usize>,
 }
 
 impl Workers {
@@ -47,12 +53,19 @@ impl Workers {
         let is_awaited = |worker: &&LiveWorker| {
             worker.since == since && only.is_none_or(|only| only == worker.node)
         };
+        let awaited: BTreeSet<_> = live.iter().filter(is_awaited).flat_map(stay).collect();
+        let mut gone = BTreeMap::new();
+        for (_, customer) in left.iter().filter(|(node, _)| has_one_of(&awaited, *node)) {
+            *gone.entry(*customer).or_default() += 1;
+        }
         Self {
             lives: live.iter().map(|worker| (worker.node, worker.since)).collect(),
             left: left.clone(),
             eldest: since,
             only,
-            awaited: live.iter().filter(is_awaited).flat_map(stay).collect(),
+            nodes: nodes_of(&awaited).count(),
+            awaited,
+            gone,
         }
     }
 
@@ -69,20 +82,69 @@ impl Workers {
             && !self.left.contains(&(who.worker, who.customer))
     }
 
-    /// The customers of workers that rounds wait for.
-    pub(in crate::store) const fn awaited(&self) -> &BTreeSet<(NodeId, i32)> {
-        &self.awaited
+    /// The customers of workers that rounds of a space wait for: those with which the workers
+    /// registered, or the one whose keys these are.
+    pub(in crate::store) fn awaited(
+        &self,
+        space: Space,
+    ) -> impl Iterator<Item = (NodeId, i32)> + '_ {
+        let own = own_of(space);
+        let shared = self.awaited.iter().copied().filter(move |_| own.is_none());
+        let apart = own.into_iter().flat_map(|own| {
+            let all = nodes_of(&self.awaited).map(move |node| (node, own));
+            all.filter(|who| !self.left.contains(who))
+        });
+        shared.chain(apart)
     }
 
-    /// True if these pushes are all that the round waits for.
-    pub(in crate::store) fn are_all_in(&self, contributors: &Contributors) -> bool {
-        if contributors.len() < self.awaited.len() {
+    /// The same of one worker, if it is one customer.
+    pub(super) fn only_awaited(&self, node: NodeId, space: Space) -> Option<i32> {
+        let mut customers = self.awaited.range((node, i32::MIN)..=(node, i32::MAX));
+        let (_, first) = customers.next()?;
+        match own_of(space) {
+            None => Some(*first).filter(|_| customers.next().is_none()),
+            Some(own) => Some(own).filter(|own| !self.left.contains(&(node, *own))),
+        }
+    }
+
+    /// True if these pushes are all that a round of that space waits for.
+    pub(in crate::store) fn are_all_in(&self, contributors: &Contributors, space: Space) -> bool {
+        let awaited = match own_of(space) {
+            None => self.awaited.len(),
+            Some(own) => self.nodes - self.gone.get(&own).copied().unwrap_or(0),
+        };
+        if contributors.len() < awaited {
             return false;
         }
         let all = || contributors.customers();
-        all().filter(|who| self.awaits(*who)).count() >= self.awaited.len()
+        all().filter(|who| self.awaits_in(space, *who)).count() >= awaited
             && all().any(|who| self.has(who))
     }
+
+    /// True if rounds of that space wait for it. One with keys of its own has left when its worker
+    /// has.
+    fn awaits_in(&self, space: Space, who: Customer) -> bool {
+        self.awaits(who)
+            && own_of(space)
+                .is_none_or(|own| own == who.customer && has_one_of(&self.awaited, who.worker))
+    }
+}
+
+/// The customer whose keys are in a space, if it is of one alone.
+fn own_of(space: Space) -> Option<i32> {
+    i32::try_from(space).ok().filter(|_| space != SHARED)
+}
+
+/// The workers of these customers, each once.
+fn nodes_of(customers: &BTreeSet<(NodeId, i32)>) -> impl Iterator<Item = NodeId> + '_ {
+    let mut last = None;
+    let nodes = customers.iter().map(|(node, _)| *node);
+    nodes.filter(move |node| last.replace(*node) != Some(*node))
+}
+
+/// True if one of these customers is of that worker.
+fn has_one_of(customers: &BTreeSet<(NodeId, i32)>, node: NodeId) -> bool {
+    customers.range((node, i32::MIN)..=(node, i32::MAX)).next().is_some()
 }
 
 impl Elastic {
@@ -176,3 +238,7 @@ impl Store {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "workers_tests.rs"]
+mod tests;

@@ -12,8 +12,8 @@ use crate::store::round::{Complete, Quorum};
 use crate::store::tensor::{Entry, Layout, Piece};
 use crate::store::{Addend, Sum};
 use crate::values::{Buffer, Dtype};
-use crate::wire::Meta;
 use crate::wire::elastic::Mark;
+use crate::wire::{Key, Meta};
 
 impl Store {
     /// A push to a piece that is here, and the pushes for the next round that have become due with
@@ -48,7 +48,7 @@ impl Store {
         at: At,
         request: Meta,
     ) -> Result<(), StoreError> {
-        let quorum = self.quorum();
+        let quorum = self.quorum(at.key);
         let piece = self.piece_mut(at)?;
         let (dtype, nothing) = (piece.sum_dtype(), Addend::Dense(Bytes::new()));
         let Piece { round, value, .. } = piece;
@@ -72,12 +72,14 @@ impl Store {
         }
     }
 
-    /// What a round waits for.
-    pub(in crate::store) fn quorum(&self) -> Quorum {
+    /// What a round of a key waits for.
+    pub(in crate::store) fn quorum(&self, key: Key) -> Quorum {
+        let sync = self.mode(key).sync;
         Quorum {
-            workers: if self.sync { self.config.workers.max(1) } else { 1 },
-            live: if self.sync { self.live_workers() } else { None },
-            keeps_order: self.sync && self.config.order.is_fixed(),
+            workers: if sync { self.config.workers.max(1) } else { 1 },
+            live: if sync { self.live_workers() } else { None },
+            space: self.view.space(key),
+            keeps_order: sync && self.config.order.is_fixed(),
         }
     }
 
@@ -88,7 +90,7 @@ impl Store {
         mut next: Option<Contribution>,
         out: &mut Outbound,
     ) -> Result<(), StoreError> {
-        let quorum = self.quorum();
+        let quorum = self.quorum(at.key);
         while let Some(Contribution { sum, pushes }) = next.take() {
             let piece = self.piece_mut(at)?;
             if pushes.names().all(|name| piece.marks.count(&name)) {
@@ -130,7 +132,7 @@ impl Store {
 
     /// Ends the open round of a piece if it waits for nobody any more.
     pub(in crate::store) fn close_round(&mut self, at: At, out: &mut Outbound) {
-        let quorum = self.quorum();
+        let quorum = self.quorum(at.key);
         let Ok(piece) = self.piece_mut(at) else { return };
         let dtype = piece.sum_dtype();
         if let Some(complete) = piece.round.complete(&quorum)
@@ -190,11 +192,12 @@ impl Store {
     }
 
     fn apply_sum(&mut self, at: At, dtype: Dtype, sum: Sum) -> Result<(), StoreError> {
-        if self.optimizer.is_none() && !self.sync {
+        let mode = self.mode(at.key);
+        if mode.optimizer.is_none() && !mode.sync {
             return Err(StoreError::NoOptimizer);
         }
         let key = self.view.local(at.key);
-        let optimizer = self.optimizer.clone();
+        let optimizer = mode.optimizer.clone();
         let mut scratch = std::mem::take(&mut self.scratch);
         let piece = self.piece_mut(at);
         let applied = piece
@@ -224,7 +227,7 @@ impl Store {
             Some(hop) => hop.names.iter().any(|name| name.wants),
             None => self.is_awaited(&request),
         };
-        let ahead = asks && self.sync && may_have;
+        let ahead = asks && self.mode(at.key).sync && may_have;
         let is_dense = || self.piece(at).is_ok_and(|piece| piece.layout == Layout::Dense);
         if request.pull || ahead && is_dense() {
             self.pull(request, &Bytes::copy_from_slice(&at.key.to_ne_bytes()), at)

@@ -7,17 +7,23 @@ use super::Store;
 use crate::store::error::StoreError;
 use crate::store::optimizer::Optimizer;
 use crate::store::stalls::Stalls;
-use crate::store::tensor::{Layout, Piece};
+use crate::store::tensor::{Layout, Piece, Tensor};
 use crate::values::kind::{RequestKind, command_of, kind_of};
+use crate::values::{Space, key_at};
 use crate::wire::{Key, Meta};
 
 impl Store {
-    /// What is wrong with the first key here that the optimizer can never update, if there is any.
-    pub(in crate::store) fn unfit_key(&self, optimizer: &Optimizer) -> Option<StoreError> {
+    /// What is wrong with the first key of a space that the optimizer can never update, if there is
+    /// any.
+    pub(in crate::store) fn unfit_key(
+        &self,
+        space: Space,
+        optimizer: &Optimizer,
+    ) -> Option<StoreError> {
         if !optimizer.is_choosy() {
             return None;
         }
-        self.tensors.iter().find_map(|(key, tensor)| {
+        self.tensors_in(space).find_map(|(key, tensor)| {
             let piece = tensor.pieces.first()?;
             self.unfit(optimizer, *key, matches!(piece.layout, Layout::Rows { .. }))
         })
@@ -30,9 +36,14 @@ impl Store {
         Some(StoreError::Unfit { class, what, key, reason })
     }
 
-    /// The first key that is not here in one piece, if there is any.
-    pub(in crate::store) fn cut_key(&self) -> Option<i64> {
-        let mut tensors = self.tensors.iter();
+    /// Keys of one space, and what is here of them.
+    fn tensors_in(&self, space: Space) -> impl Iterator<Item = (&Key, &Tensor)> {
+        self.tensors.iter().filter(move |(key, _)| self.view.space(**key) == space)
+    }
+
+    /// The first key of a space that is not here in one piece, if there is any.
+    pub(in crate::store) fn cut_key(&self, space: Space) -> Option<i64> {
+        let mut tensors = self.tensors_in(space);
         let found = tensors.find(|(_, tensor)| tensor.whole_piece().is_none());
         found.map(|(key, _)| self.view.local(*key))
     }
@@ -40,7 +51,10 @@ impl Store {
     /// Why the store can never update the key that this request makes, if so.
     #[must_use]
     pub fn cannot_take(&self, request: &Meta, frames: &[Bytes]) -> Option<StoreError> {
-        let optimizer = self.optimizer.as_ref().filter(|optimizer| optimizer.is_choosy())?;
+        // All keys of a request are of one space.
+        let first = key_at(frames.first()?, 0)?;
+        let optimizer = self.mode(first).optimizer.as_ref();
+        let optimizer = optimizer.filter(|optimizer| optimizer.is_choosy())?;
         let (kind, _) = kind_of(request.head).ok().filter(|_| request.push)?;
         // Before the key of a compressed push comes the number of its elements.
         let at = usize::from(kind == RequestKind::Compressed);

@@ -32,7 +32,7 @@ impl Store {
             return self.init(target.key, piece, request, out);
         };
         let fits = self.check_rows(at, &request, &rows, row_len, (dtype, frames.vals.len()));
-        if fits.is_ok() && rows.is_empty() && !self.sync {
+        if fits.is_ok() && rows.is_empty() && !self.mode(at.key).sync {
             return self.push_nothing(at, request, out);
         }
         let addend = fits.map(|()| {
@@ -60,7 +60,7 @@ impl Store {
         }
         let bytes = rows.len() * expected * dtype.size();
         if !rows.is_empty() && (row_len != expected || bytes != got) {
-            return Err(StoreError::Size { key, worker, expected: bytes, got });
+            return Err(StoreError::Size { key, worker, expected: bytes, got, cut: false });
         }
         Ok(())
     }

@@ -60,6 +60,7 @@ impl StoreServer {
 fn told(stall: &Stall) -> StalledRound {
     StalledRound {
         key: stall.key,
+        space: stall.space,
         round: stall.round,
         waited: 0,
         pushed: stall.pushed.clone(),

@@ -10,7 +10,7 @@ use crate::elastic::optimizer::Rule;
 use crate::elastic::workload::{Push, Slice, Tensor};
 use pslite_core::store::command::Head;
 use pslite_core::store::{Answer, Outbound, PART_BYTES, Store, StoreConfig, SumOrder};
-use pslite_core::values::{KeyRange, KvPairs};
+use pslite_core::values::{KeyRange, KvPairs, SHARED};
 use pslite_core::wire::{Key, Meta, server_id, worker_id};
 
 /// What the reference needs to know of a job.
@@ -20,8 +20,8 @@ pub(in crate::elastic) struct Plan {
     pub(in crate::elastic) ranges: Vec<KeyRange>,
     /// The body of the command that sets compression.
     pub(in crate::elastic) compression: Option<Bytes>,
-    /// Optimizers, each with the round after which it comes; ascending.
-    pub(in crate::elastic) rules: Vec<(u64, Rule)>,
+    /// Of each customer: optimizers, each with the round after which it comes; ascending.
+    pub(in crate::elastic) rules: Vec<Vec<(u64, Rule)>>,
 }
 
 /// The values of one wire key after each round.
@@ -70,9 +70,10 @@ impl Reference {
             replicas: 0,
             part_bytes: PART_BYTES,
         });
-        store.set_sync();
+        let space = tensor.customer;
+        store.set_sync(space).map_err(|error| error.to_string())?;
         if let Some(body) = &self.plan.compression {
-            store.set_compression(body).map_err(|error| error.to_string())?;
+            store.set_compression(space, body).map_err(|error| error.to_string())?;
         }
         let mut history = History { store, values: Vec::new() };
         let init = Push { worker: 0, round: 0, counts: false };
@@ -86,15 +87,15 @@ impl History {
     /// One more round.
     fn play(&mut self, plan: &Plan, tensor: &Tensor, slice: &Slice) -> Result<(), String> {
         let round = self.values.len() as u64;
-        for (number, (after, rule)) in plan.rules.iter().enumerate() {
+        let rules = plan.rules.get(tensor.customer as usize).into_iter().flatten();
+        for (number, (after, rule)) in rules.enumerate() {
             if *after + 1 == round {
                 let meta = Meta {
                     head: Head::Controller.number(),
                     body: rule.pickled().into(),
                     sender: worker_id(0),
-                    customer_id: 0,
                     timestamp: number as i32,
-                    ..Meta::default()
+                    ..of_customer(tensor)
                 };
                 let obeyed = self.store.obey(&meta, &mut Outbound::default());
                 obeyed.map_err(|error| error.to_string())?;
@@ -120,7 +121,7 @@ impl History {
             push: true,
             request: true,
             timestamp: push.round as i32,
-            ..Meta::default()
+            ..of_customer(tensor)
         };
         self.ask(meta, kv).map(drop)
     }
@@ -132,7 +133,7 @@ impl History {
             sender: worker_id(0),
             pull: true,
             request: true,
-            ..Meta::default()
+            ..of_customer(tensor)
         };
         let answers = self.ask(meta, of_slice.pull())?;
         let [answer] = &answers[..] else {
@@ -151,4 +152,10 @@ impl History {
             None => Ok(answers),
         }
     }
+}
+
+/// What says whose request it is.
+fn of_customer(tensor: &Tensor) -> Meta {
+    let customer_id = tensor.customer as i32;
+    Meta { customer_id, own_keys: tensor.customer != SHARED, ..Meta::default() }
 }

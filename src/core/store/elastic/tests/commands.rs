@@ -8,6 +8,7 @@ use super::{ADAM, MOMENTUM, store_of_two};
 use crate::store::Store;
 use crate::store::command::Head;
 use crate::store::elastic::{Due, Outbound, Outgoing};
+use crate::values::Space;
 use crate::wire::elastic::{SchedulerMessage, SchedulerMessageKind, Transfer, TransferKind};
 use crate::wire::{Meta, NodeId};
 
@@ -35,6 +36,11 @@ impl Four {
         self.store(id).elastic.as_ref().unwrap().waits_for_commands()
     }
 
+    /// True if float32 copies were commanded in that space.
+    fn is_wide(&mut self, id: NodeId, space: Space) -> bool {
+        self.store(id).modes.of(space).multi_precision
+    }
+
     fn policy(&mut self, to: NodeId, epoch: u64, lost: &[NodeId]) -> Outbound {
         let servers: Vec<NodeId> = ALL.into_iter().filter(|id| !lost.contains(id)).collect();
         let homes = vec![servers[0], servers[1]];
@@ -54,8 +60,18 @@ impl Four {
     }
 
     fn command(&mut self, to: NodeId, head: Head, timestamp: i32) -> (Due, Outbound) {
-        let (head, sender, body) = (head.number(), 9, Bytes::new());
+        self.command_of(to, (0, head, Bytes::new()), timestamp)
+    }
+
+    fn command_of(
+        &mut self,
+        to: NodeId,
+        (customer_id, head, body): (i32, Head, Bytes),
+        timestamp: i32,
+    ) -> (Due, Outbound) {
+        let (head, sender, own_keys) = (head.number(), 9, customer_id != 0);
         let meta = Meta { head, sender, body, timestamp, simple_app: true, ..Meta::default() };
+        let meta = Meta { customer_id, own_keys, ..meta };
         let mut out = Outbound::default();
         (self.store(to).obey(&meta, &mut out).unwrap(), out)
     }
@@ -86,7 +102,34 @@ fn each_server_tells_those_that_joined_before_it_answers() {
         let (due, out) = four.command(id, Head::MultiPrecision, 1);
         assert_eq!(due, Due::Later);
         assert_eq!(four.give_all(id, out), 1, "the answer, at the end");
-        assert!(four.store(12).multi_precision && four.store(14).multi_precision);
+        assert!(four.is_wide(12, 0) && four.is_wide(14, 0));
+        assert!(!four.is_wide(12, 1), "it is nothing to a customer with keys of its own");
+    }
+}
+
+/// What a customer with keys of its own commands counts for them alone, at servers that joined
+/// too: each customer's optimizers are counted apart.
+#[test]
+fn those_that_joined_hear_whose_commands_they_are() {
+    let mut four = Four::new();
+    let commands = [
+        (1, Head::MultiPrecision, Bytes::new()),
+        (1, Head::Controller, pickled("Adam", ADAM)),
+        (0, Head::Controller, pickled("SGD", MOMENTUM)),
+        (0, Head::SyncMode, Bytes::new()),
+    ];
+    for (timestamp, command) in (1..).zip(commands) {
+        let (_, out) = four.command_of(8, command, timestamp);
+        four.give_all(8, out);
+    }
+    for id in [8, 12, 14] {
+        assert!(four.is_wide(id, 1) && !four.is_wide(id, 0));
+        let modes = &four.store(id).modes;
+        let class = |space| modes.of(space).optimizer.as_ref().unwrap().class();
+        assert_eq!((class(1), class(0)), ("Adam", "SGD"));
+        assert_eq!((modes.of(1).sync, modes.of(0).sync), (false, true));
+        let generations = [0, 1].map(|space| modes.of(space).generations.current());
+        assert_eq!(generations, [1, 1], "neither resets the other");
     }
 }
 
@@ -98,7 +141,7 @@ fn one_that_becomes_the_first_asks_the_others_before_it_serves() {
     for sent in out.transfers.iter().filter(|sent| sent.to == 14) {
         four.give(10, sent);
     }
-    assert!(!four.store(12).multi_precision);
+    assert!(!four.is_wide(12, 0));
     let sent = four.policy(12, 3, &[8, 10]);
     let told = |sent: &Outgoing| sent.transfer.kind() == TransferKind::CommandsEnd;
     assert!(four.waits(12) && !sent.transfers.iter().any(told), "it may not know all itself");
@@ -106,7 +149,7 @@ fn one_that_becomes_the_first_asks_the_others_before_it_serves() {
     let sent = four.policy(14, 3, &[8, 10]);
     assert!(four.waits(14));
     let answers = four.give_all(14, sent);
-    assert!(four.store(12).multi_precision && !four.waits(12) && !four.waits(14));
+    assert!(four.is_wide(12, 0) && !four.waits(12) && !four.waits(14));
     assert_eq!(answers, 1, "the command that waited");
 }
 
@@ -122,9 +165,13 @@ fn an_optimizer_that_comes_after_its_successor_is_known() {
         four.give(from, &Outgoing { to: 14, transfer, frames: vec![pickled(class, own)] });
     }
     let store = four.store(14);
-    let name = |generation| store.optimizer_of(generation).unwrap().unwrap().class();
+    let name = |generation| store.optimizer_of(0, generation).unwrap().unwrap().class();
     assert_eq!((name(1), name(2)), ("SGD", "Adam"));
-    assert_eq!(store.optimizer.as_ref().unwrap().class(), "Adam", "it applies the newest");
+    assert_eq!(
+        store.modes.of(0).optimizer.as_ref().unwrap().class(),
+        "Adam",
+        "it applies the newest"
+    );
 }
 
 /// Nobody else is left: there is nobody to ask.

@@ -24,7 +24,7 @@ fn store(id: NodeId) -> Store {
     let head = Head::Controller.number();
     let command = Meta { head, body, sender: 9, customer_id: 0, timestamp: 1, ..Meta::default() };
     store.obey(&command, &mut Outbound::default()).unwrap();
-    store.set_sync();
+    store.set_sync(0).unwrap();
     store
 }
 
@@ -100,6 +100,7 @@ fn transfer() -> impl Strategy<Value = Transfer> {
         (vec(number(), 0..4), vec(number(), 0..3), vec(-2..50_i64, 0..4), vec(0..9_i32, 0..3));
     (numbers, small, lists, prop::option::of(vec(any::<u8>(), 0..40))).prop_map(
         |(n, (kind, dtype, has_master, head), (cuts, gone, rows, marks), state)| Transfer {
+            space: u32::from(has_master),
             kind,
             key: n[0],
             from: n[1],

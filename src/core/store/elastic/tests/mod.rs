@@ -162,7 +162,7 @@ fn undisturbed(job: &Job, plan: &Plan) -> Vec<Vec<Vec<u8>>> {
     for (head, body) in job.commands() {
         match head {
             Head::Controller => {}
-            head => store.command(head, &body).unwrap(),
+            head => store.command(0, head, &body).unwrap(),
         }
     }
     // The rows' keys are those of the key itself.

@@ -91,7 +91,7 @@ impl Job {
                 replicas: u32::from(servers > 1),
                 part_bytes: PART_BYTES,
             });
-            store.set_sync();
+            store.set_sync(0).unwrap();
             (*id, store)
         };
         let mut job =

@@ -1,0 +1,113 @@
+//! What commands have set, for each key space apart: the kvstore of one customer may be
+//! `dist_sync` and that of another `dist_async`, each with an optimizer of its own. Pure.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::command::Generations;
+use super::error::StoreError;
+use super::optimizer::Optimizer;
+use crate::values::compression::Compression;
+use crate::values::{SHARED, Space};
+use crate::wire::{Meta, NodeId};
+
+/// Customers with keys of their own whose commands are kept; those of more are refused.
+pub(super) const SPACES_MAX: usize = 1 << 16;
+
+/// What the commands of one space have set.
+#[derive(Debug, Default)]
+pub(super) struct Mode {
+    /// `dist_sync`: MXNet's server is asynchronous until it is told otherwise.
+    pub(super) sync: bool,
+    /// Values of other types than float32 have a float32 copy, which the optimizer works on.
+    pub(super) multi_precision: bool,
+    pub(super) compression: Compression,
+    pub(super) optimizer: Option<Arc<Optimizer>>,
+    pub(super) generations: Generations,
+}
+
+/// Those of all spaces.
+#[derive(Debug, Default)]
+pub(super) struct Modes {
+    shared: Mode,
+    further: BTreeMap<Space, Mode>,
+    /// That of a space of which no command came yet.
+    unset: Mode,
+}
+
+impl Modes {
+    /// That of a space.
+    pub(super) fn of(&self, space: Space) -> &Mode {
+        match space {
+            SHARED => &self.shared,
+            _ => self.further.get(&space).unwrap_or(&self.unset),
+        }
+    }
+
+    /// The same, to be changed.
+    ///
+    /// # Errors
+    /// There are too many spaces.
+    pub(super) fn change(&mut self, space: Space) -> Result<&mut Mode, StoreError> {
+        if space == SHARED {
+            return Ok(&mut self.shared);
+        }
+        if self.further.len() >= SPACES_MAX && !self.further.contains_key(&space) {
+            return Err(StoreError::Spaces(SPACES_MAX));
+        }
+        Ok(self.further.entry(space).or_default())
+    }
+
+    /// True if some customer with keys of its own has commanded something.
+    pub(super) fn has_further(&self) -> bool {
+        !self.further.is_empty()
+    }
+
+    /// Somebody else has that id from now on.
+    pub(super) fn forget(&mut self, node: NodeId) {
+        for mode in self.further.values_mut().chain([&mut self.shared]) {
+            mode.generations.forget(node);
+        }
+    }
+}
+
+/// The space that a request or command of a worker is about.
+pub(super) fn space_of(request: &Meta) -> Space {
+    match request.own_keys {
+        true => Space::try_from(request.customer_id).unwrap_or(SHARED),
+        false => SHARED,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_space_has_its_own() {
+        let mut modes = Modes::default();
+        modes.change(1).unwrap().sync = true;
+        assert!(modes.of(1).sync && !modes.of(SHARED).sync && !modes.of(2).sync);
+        assert!(modes.has_further());
+        modes.change(SHARED).unwrap().multi_precision = true;
+        assert!(!modes.of(1).multi_precision && modes.of(SHARED).multi_precision);
+    }
+
+    #[test]
+    fn there_are_not_more_than_may_be() {
+        let mut modes = Modes::default();
+        for space in 1..=SPACES_MAX {
+            assert!(modes.change(space as Space).is_ok());
+        }
+        assert!(modes.change(u32::MAX).is_err());
+        assert!(modes.change(1).is_ok() && modes.change(SHARED).is_ok());
+    }
+
+    #[test]
+    fn a_request_says_whose_keys_it_means() {
+        let request = |own_keys, customer_id| Meta { own_keys, customer_id, ..Meta::default() };
+        assert_eq!(space_of(&request(false, 3)), SHARED);
+        assert_eq!(space_of(&request(true, 3)), 3);
+        assert_eq!(space_of(&request(true, -1)), SHARED);
+    }
+}
