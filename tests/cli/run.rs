@@ -218,7 +218,7 @@ fn a_job_is_found_by_its_user() {
     let place = line.rsplit(' ').next().unwrap().to_owned();
     assert!(line.contains(&format!("listens on {place}; to see the job: pslite status")), "{line}");
     let found = (0..20).map(|_| status(&folder)).find(|output| output.status.success());
-    let _ = std::process::Command::new("kill").arg(job.id().to_string()).status();
+    let _ = Command::new("kill").arg(job.id().to_string()).status();
     drop(lines);
     job.wait().unwrap();
     let found = found.expect("no status");
@@ -362,7 +362,7 @@ fn waiting_job(script: &str) -> (Child, Vec<u32>) {
 fn a_signal_is_passed_on() {
     let (child, pids) = waiting_job("echo $$; exec sleep 300");
     let pid = child.id().to_string();
-    assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(143));
     assert!(text(&output.stderr).contains("SIGTERM: passed on to scheduler, server 0, worker 0"));

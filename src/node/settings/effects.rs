@@ -197,8 +197,8 @@ impl About<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::settings::{Asked, Lookup};
     use super::*;
+    use crate::settings::{Asked, Lookup};
     use std::sync::Arc;
 
     const JOB: [(&str, &str); 5] = [
