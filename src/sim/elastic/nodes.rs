@@ -83,7 +83,7 @@ impl Maker {
             may_leave_early: config.elastic_workers,
             hop_loss: config.trees.map(|trees| (trees.hop_loss, config.heal)),
         };
-        App::Worker(Worker::new(config, random, sabotage))
+        App::Worker(Worker::new(config, random, &sabotage))
     }
 }
 

@@ -266,7 +266,7 @@ impl Draw {
         let program =
             Program { rounds: program.rounds / if elastic_workers { LIVES } else { 1 }, ..program };
         // Not drawn: so that other jobs are what they were.
-        let has_second = fixed.second_customer.unwrap_or(mix(seed ^ SECOND) % 4 == 0);
+        let has_second = fixed.second_customer.unwrap_or(mix(seed ^ SECOND).is_multiple_of(4));
         let second_customer = has_second.then(|| SecondCustomer {
             rule: if counts && workers > 1 {
                 program.rule

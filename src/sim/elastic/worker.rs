@@ -78,12 +78,12 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn new(config: WorkerConfig, random: Random, sabotage: Sabotage) -> Self {
+    pub(super) fn new(config: WorkerConfig, random: Random, sabotage: &Sabotage) -> Self {
         Self {
             ranges: server_key_ranges(config.servers),
             random,
             rank: 0,
-            customers: customers_of(&config, &sabotage),
+            customers: customers_of(&config, sabotage),
             training: None,
             paces: Paces::new(config.tensors.iter().map(|tensor| tensor.window)),
             stage: 0,

@@ -22,7 +22,7 @@ entry! {
             return Err(invalid("out is NULL"));
         }
         let settings = get(settings, "the settings")?;
-        let session = opened(node, settings, open_of(settings))?;
+        let session = opened(node, settings, &open_of(settings))?;
         put(out, Box::into_raw(Box::new(session)));
         Ok(())
     }
@@ -36,7 +36,7 @@ entry! {
         let settings = get(settings, "the settings")?;
         let CSessionStart { first, order_hash, order } = *get(start, "the start")?;
         let open = BalanceOpen { first, order_hash, order, ..open_of(settings) };
-        put(out, Box::into_raw(Box::new(opened(node, settings, open)?)));
+        put(out, Box::into_raw(Box::new(opened(node, settings, &open)?)));
         Ok(())
     }
     fn pslite_session_cancel(node: *mut CNode, name: *const c_char) {
@@ -97,10 +97,10 @@ entry! {
 fn opened(
     node: *mut CNode,
     settings: &CSessionSettings,
-    open: BalanceOpen,
+    open: &BalanceOpen,
 ) -> Result<BatchSession, NodeError> {
     let postoffice = &live(node, "the node")?.postoffice;
-    postoffice.open_batch_session(&text_of(settings.name), &open, settings.measured != 0)
+    postoffice.open_batch_session(&text_of(settings.name), open, settings.measured != 0)
 }
 
 fn open_of(settings: &CSessionSettings) -> BalanceOpen {
