@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use pslite::random::Random;
-use pslite::training::balance::{Batch, Coordinator, Participant, Turn};
+use pslite::training::balance::{Batch, Coordinator, Participant, Turn, Worker};
 use pslite::wire::balance::{BalanceMessage, BalanceOpen, BalanceReport, BalanceRule};
 use pslite::wire::{SCHEDULER, id_to_rank, worker_id};
 
@@ -74,7 +74,8 @@ impl Job {
         while let Some((rank, message)) = said.pop() {
             let mut answers = Vec::new();
             let begin = Instant::now();
-            self.coordinator.handle(worker_id(rank), &message, &mut answers);
+            let worker = Worker { node: worker_id(rank), life: 0 };
+            self.coordinator.handle(worker, &message, &mut answers);
             self.spent += begin.elapsed();
             for (to, answer) in answers {
                 assert_ne!(to, SCHEDULER);

@@ -8,20 +8,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms of `core`, and what each may name.
-const ROOMS: [(&str, &[&str]); 13] = [
+const ROOMS: [(&str, &[&str]); 14] = [
     ("random", &[]),
     ("fifo", &[]),
     ("invariant", &[]),
     ("text", &[]),
     ("wire", &[]),
+    ("lives", &["wire"]),
     ("values", &["wire", "invariant"]),
     ("trees", &["wire", "values", "invariant"]),
     ("cluster", &["text", "wire", "invariant"]),
     ("kv", &["wire", "values", "trees", "invariant"]),
     ("delivery", &["wire"]),
-    ("store", &["text", "wire", "values", "trees", "invariant"]),
+    ("store", &["text", "wire", "values", "trees", "invariant", "lives"]),
     ("placement", &["text", "wire"]),
-    ("training", &["text", "wire", "invariant", "random"]),
+    ("training", &["text", "wire", "invariant", "random", "lives"]),
 ];
 
 /// The rooms of `node`, from the bottom up, and what each may name: only rooms before it. A room is

@@ -5,7 +5,7 @@
 //! - `random` (numbers that a seed decides), `fifo` (a queue by priority) and `invariant` (promises
 //!   as code) know nothing of a job;
 //! - `wire` knows bytes, `values` what keys and values are made of and how they are summed, `trees`
-//!   which way sums and values take;
+//!   which way sums and values take, `lives` whom the others wait for where workers come back;
 //! - `cluster`, `kv`, `delivery`, `store`, `placement` and `training` are state machines beside
 //!   each other.
 //!
@@ -18,6 +18,7 @@ pub mod delivery;
 pub mod fifo;
 pub mod invariant;
 pub mod kv;
+pub mod lives;
 pub mod placement;
 pub mod random;
 pub mod store;

@@ -15,7 +15,7 @@ use crate::sync::lock;
 use available::Available;
 use pslite_core::cluster::BalanceWord;
 use pslite_core::training::balance::clock::{ComputeClock, Computed, Pushed};
-use pslite_core::training::balance::{Coordinator, Outbox};
+use pslite_core::training::balance::{Coordinator, Gone, Outbox, Worker};
 use pslite_core::wire::balance::{BalanceMessage, BalanceOpen, BalanceReport, SessionStatus};
 use pslite_core::wire::{NodeId, SCHEDULER};
 pub(crate) use sessions::{SessionId, Sessions};
@@ -41,7 +41,7 @@ impl Training {
     // ---- the scheduler --------------------------------------------------------------------------
 
     /// A worker says something. Returns what follows.
-    pub(crate) fn asked(&self, from: NodeId, word: &[u8]) -> Vec<BalanceWord> {
+    pub(crate) fn asked(&self, from: Worker, word: &[u8]) -> Vec<BalanceWord> {
         let Some(message) = BalanceMessage::read(word) else { return Vec::new() };
         let mut out = Outbox::new();
         lock(&self.coordinator).handle(from, &message, &mut out);
@@ -49,9 +49,9 @@ impl Training {
     }
 
     /// A worker is gone. Returns what follows.
-    pub(crate) fn lost(&self, id: NodeId) -> Vec<BalanceWord> {
+    pub(crate) fn lost(&self, id: NodeId, gone: Gone) -> Vec<BalanceWord> {
         let mut out = Outbox::new();
-        lock(&self.coordinator).lost(id, &mut out);
+        lock(&self.coordinator).lost(id, gone, &mut out);
         words(out)
     }
 

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::batches::Shares;
 use super::network::Process;
 use pslite_core::cluster::{Action, Cluster, Event};
 use pslite_core::values::KvPairs;
@@ -31,6 +32,8 @@ pub struct Program {
     pub compute: Duration,
     /// The worker of that rank takes its leave in that round, without its pushes.
     pub leaves: Option<(usize, u64)>,
+    /// Each round is an iteration whose samples the workers share.
+    pub shares: Option<Shares>,
 }
 
 impl Default for Program {
@@ -43,6 +46,7 @@ impl Default for Program {
             barrier_every: 2,
             compute: Duration::from_millis(5),
             leaves: None,
+            shares: None,
         }
     }
 }

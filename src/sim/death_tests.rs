@@ -106,6 +106,46 @@ fn a_worker_that_is_started_again_finishes_the_job() {
     }
 }
 
+/// A job whose rounds are iterations of a batch session, and one of whose workers is replaced.
+fn shared_job(seed: u64) -> JobConfig {
+    let (mut config, victim) = deadly(seed, Role::Worker, Fault::Crash);
+    config.program.wide_tensor = false;
+    config.program.barrier_every = 0;
+    config.program.shares = Some(Shares { total: 24, ahead: (seed % 3) as u32 });
+    config.heartbeat_timeout = Some(Duration::from_secs(8));
+    let died = config.faults[0].0 + Duration::from_millis(100);
+    let pause = Duration::from_millis(if seed % 2 == 0 { 50 } else { 5000 });
+    config.faults = vec![(died, Fault::Crash(victim)), (died + pause, Fault::Start(victim))];
+    config
+}
+
+/// Rounds wait for who replaces a dead worker, and so does the lease of batches: it goes on with
+/// those of the former one.
+#[test]
+fn batches_wait_for_a_worker_that_is_started_again() {
+    for seed in 0..90 {
+        let config = shared_job(seed);
+        let report = run(&config);
+        assert_eq!(report.ledger.faults(), [""; 0], "seed {seed}");
+        assert_eq!(report.outcome(), Outcome::Completed, "seed {seed}: {:?}", report.ends);
+        for iteration in 0..config.program.rounds {
+            assert_eq!(report.ledger.samples(iteration), 24, "seed {seed}: {iteration}");
+        }
+    }
+}
+
+#[test]
+fn batches_that_do_not_wait_where_rounds_do_are_a_hang() {
+    let mut wrong = 0;
+    for seed in 0..20 {
+        let config = JobConfig { plant: Some(Plant::FreePlaces), ..shared_job(seed) };
+        let report = run(&config);
+        let fine = report.outcome() == Outcome::Completed && report.ledger.faults().is_empty();
+        wrong += usize::from(!fine);
+    }
+    assert!(wrong > 5, "{wrong} of 20");
+}
+
 /// Without the values that were on it nobody can go on, but everybody ends.
 #[test]
 fn a_server_that_is_started_again_hangs_nobody() {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::app::Program;
+use super::batches::Desk;
 use super::disk::Disk;
 use super::ledger::{Ledger, WORKERS_MAX};
 use super::network::{Happening, Network, NetworkConfig, Process, Sealed};
@@ -43,6 +44,8 @@ pub enum Plant {
     ForgetPush(u64),
     /// No node notices a broken channel.
     IgnoreBrokenChannels,
+    /// The others' batches do not wait for who replaces a dead worker, though their rounds do.
+    FreePlaces,
 }
 
 /// A job and its fate.
@@ -339,7 +342,10 @@ impl<'a> Job<'a> {
     fn app(&mut self, process: Process) -> App {
         let (workers, servers) = (self.config.workers, self.config.servers);
         match self.config.role(process) {
-            Role::Scheduler => App::Scheduler,
+            Role::Scheduler => {
+                let frees_places = self.config.plant == Some(Plant::FreePlaces);
+                App::Scheduler(Desk::new(frees_places))
+            }
             Role::Server => {
                 let forgets = match self.config.plant {
                     Some(Plant::ForgetPush(push)) if process == 1 => Some(push),

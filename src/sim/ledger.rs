@@ -6,6 +6,8 @@
 //! it; the third says the round. The ledger knows what the sum must be, and knows nothing of how
 //! the servers made it.
 
+use std::collections::BTreeMap;
+
 use super::app::Judge;
 use pslite_core::random::mix;
 use pslite_core::wire::Key;
@@ -25,6 +27,8 @@ pub struct Ledger {
     workers: usize,
     faults: Vec<String>,
     checked: u64,
+    /// Of each iteration whose samples are shared, by rank: where they begin, and how many.
+    shares: BTreeMap<u64, BTreeMap<usize, (u64, u32)>>,
 }
 
 /// What that worker pushes for a key in a round.
@@ -39,6 +43,32 @@ impl Ledger {
     #[must_use]
     pub fn new(workers: usize) -> Self {
         Self { workers, ..Self::default() }
+    }
+
+    /// A worker takes its samples of an iteration. One that replaces another takes the same.
+    pub(super) fn shared(&mut self, rank: usize, iteration: u64, place: u64, size: u32) {
+        let shares = self.shares.entry(iteration).or_default();
+        let before = shares.insert(rank, (place, size));
+        let other = shares.iter().find(|(other, (from, length))| {
+            let apart = place + u64::from(size) <= *from || from + u64::from(*length) <= place;
+            **other != rank && !apart
+        });
+        let other = other.map(|(other, _)| *other);
+        if before.is_some_and(|before| before != (place, size)) {
+            self.fault(format!(
+                "rank {rank} has other samples of iteration {iteration} than before"
+            ));
+        }
+        if let Some(other) = other {
+            self.fault(format!("ranks {other} and {rank} share samples of iteration {iteration}"));
+        }
+    }
+
+    /// How many samples of an iteration were taken.
+    #[must_use]
+    pub fn samples(&self, iteration: u64) -> u64 {
+        let shares = self.shares.get(&iteration).into_iter().flatten();
+        shares.map(|(_, (_, size))| u64::from(*size)).sum()
     }
 
     /// What the pushes of all workers for a key in a round add up to.

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod app;
+mod batches;
 mod disk;
 pub mod elastic;
 pub mod job;
@@ -28,6 +29,7 @@ pub mod trees;
 mod worker;
 
 pub use app::Program;
+pub use batches::Shares;
 pub use job::{Fault, JobConfig, Outcome, Plant, Report, run};
 pub use ledger::Ledger;
 pub use network::{Network, NetworkConfig};

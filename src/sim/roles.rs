@@ -1,9 +1,11 @@
 //! What runs on the nodes of a job whose keys stay where they are.
 
 use super::app::{Application, Input, Output, View};
+use super::batches::Desk;
 use super::ledger::Ledger;
 use super::server::Server;
 use super::worker::Worker;
+use pslite_core::cluster::Action;
 use pslite_core::wire::ALL_GROUP;
 
 /// Enters the job, and leaves it: the scheduler's two barriers.
@@ -12,8 +14,9 @@ const EXIT: u64 = 2;
 
 /// The application of a node.
 pub(super) enum App {
-    /// Waits in the exit barrier for the whole job, as MXNet's scheduler does.
-    Scheduler,
+    /// Waits in the exit barrier for the whole job, as MXNet's scheduler does, and shares out
+    /// batches.
+    Scheduler(Desk),
     Server(Server),
     Worker(Worker),
 }
@@ -25,10 +28,35 @@ impl Application for App {
 
     fn input(&mut self, view: &View<'_>, input: Input, ledger: &mut Ledger, out: &mut Vec<Output>) {
         match self {
-            Self::Scheduler => schedule(input, out),
+            Self::Scheduler(desk) => {
+                share_out(desk, view, &input, ledger, out);
+                schedule(input, out);
+            }
             Self::Server(server) => server.input(view, input, out),
             Self::Worker(worker) => worker.input(view, input, ledger, out),
         }
+    }
+}
+
+/// What the scheduler has to do with batches.
+fn share_out(
+    desk: &mut Desk,
+    view: &View<'_>,
+    input: &Input,
+    ledger: &mut Ledger,
+    out: &mut Vec<Output>,
+) {
+    match input {
+        Input::Elastic(action) => {
+            if let Action::Balance { from, word } = &**action {
+                desk.asked(*from, word, ledger, out);
+            }
+        }
+        Input::NodeLost { id, .. } => {
+            desk.lost(*id, view.cluster.may_be_replaced(*id), ledger, out);
+        }
+        Input::CustomerLeft { id, .. } => desk.lost(*id, false, ledger, out),
+        _ => {}
     }
 }
 

@@ -3,7 +3,9 @@
 //! asks the servers how far the job is and goes on from there.
 
 use super::app::{APP, Input, Judge, Output, Program, STOP, View, frame, pairs, with_data, words};
+use super::batches::Batches;
 use super::ledger::{Ledger, WORDS, gradient};
+use pslite_core::cluster::Action;
 use pslite_core::kv::worker::Response;
 use pslite_core::kv::{Finished, Pending, State, WorkerRequests, slice};
 use pslite_core::random::Random;
@@ -53,12 +55,14 @@ pub(super) struct Worker {
     open: usize,
     /// The request that stops the servers.
     stopping: Option<i32>,
+    batches: Option<Batches>,
 }
 
 impl Worker {
     pub(super) fn new(program: Program, workers: usize, servers: usize, random: Random) -> Self {
         let ranges = server_key_ranges(servers);
         let tensors = tensors(&program, &ranges);
+        let batches = program.shares.map(Batches::new);
         Self {
             program,
             workers,
@@ -69,6 +73,7 @@ impl Worker {
             requests: WorkerRequests::new(),
             open: 0,
             stopping: None,
+            batches,
         }
     }
 
@@ -86,7 +91,7 @@ impl Worker {
                 out.push(Output::End(Err(text)));
             }
             Input::Barrier { ticket: LAST, .. } => self.stop_servers(out),
-            Input::Barrier { .. } | Input::Wake => self.begin_round(out),
+            Input::Barrier { .. } | Input::Wake => self.begin_round(view, ledger, out),
             Input::Message(message) if !message.meta.request => {
                 self.response(message, ledger, out);
             }
@@ -98,7 +103,26 @@ impl Worker {
                 let finished = self.requests.fail(meta.timestamp, reason);
                 finished.into_iter().for_each(|one| self.finished(one, ledger, out));
             }
-            Input::Message(_) | Input::CustomerLeft { .. } | Input::Tick | Input::Elastic(_) => {}
+            Input::Elastic(action) => {
+                if let Action::Balance { word, .. } = *action {
+                    self.told_of_batches(view, &word, ledger, out);
+                }
+            }
+            Input::Message(_) | Input::CustomerLeft { .. } | Input::Tick => {}
+        }
+    }
+
+    fn told_of_batches(
+        &mut self,
+        view: &View<'_>,
+        word: &[u8],
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(batches) = &mut self.batches else { return };
+        batches.told(view.now, word, out);
+        if batches.waits {
+            self.begin_round(view, ledger, out);
         }
     }
 
@@ -115,15 +139,25 @@ impl Worker {
         }
     }
 
-    fn begin_round(&mut self, out: &mut Vec<Output>) {
+    fn begin_round(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
         let round = self.round();
         if round >= self.program.rounds {
+            if let Some(batches) = &mut self.batches {
+                batches.waits = false;
+                batches.close(out);
+            }
             out.push(Output::Barrier { ticket: LAST, group: WORKER_GROUP, leaving: false });
             return;
         }
         if self.program.leaves == Some((self.rank, round)) {
             out.push(Output::Barrier { ticket: EXIT, group: ALL_GROUP, leaving: true });
             return;
+        }
+        if let Some(batches) = &mut self.batches {
+            let who = (self.rank, self.workers);
+            if !batches.begins(view, who, round, ledger, out) {
+                return;
+            }
         }
         for index in 0..self.tensors.len() {
             let (rounds, both) = (self.tensors[index].rounds, self.tensors[index].push_pull);
@@ -239,6 +273,9 @@ impl Worker {
 
     fn end_round(&mut self, caught_up: bool, out: &mut Vec<Output>) {
         let (round, every) = (self.round(), self.program.barrier_every);
+        if let Some(batches) = self.batches.as_mut().filter(|_| !caught_up) {
+            batches.computed(out);
+        }
         let meets = every > 0 && round.is_multiple_of(every) && round < self.program.rounds;
         if meets && !caught_up {
             out.push(Output::Barrier { ticket: MEET, group: WORKER_GROUP, leaving: false });

@@ -57,7 +57,8 @@ impl Cluster {
     }
 
     /// True if a node that dies may be replaced: not one that took leave before.
-    pub(super) fn may_be_replaced(&self, id: NodeId) -> bool {
+    #[must_use]
+    pub fn may_be_replaced(&self, id: NodeId) -> bool {
         self.config.heartbeat_timeout.is_some() && !self.left.iter().any(|(left, _)| *left == id)
     }
 

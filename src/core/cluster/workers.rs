@@ -55,7 +55,7 @@ impl Cluster {
         let lives = |node: &&Node| node.role == Role::Worker && !self.lost.contains_key(&node.id);
         let worker = |node: &Node| LiveWorker {
             node: node.id,
-            since: self.elastic.books.lives.get(&node.id).copied().unwrap_or(0),
+            since: self.life_of(node.id),
             customers: self.customers.get(&node.id).into_iter().flatten().copied().collect(),
             incarnation: node.incarnation,
         };
@@ -172,6 +172,12 @@ impl Cluster {
     pub fn my_life(&self) -> u64 {
         let live = &self.elastic.policy.live;
         live.iter().find(|worker| worker.node == self.me.id).map_or(0, |worker| worker.since)
+    }
+
+    /// Scheduler: in which life of its id a worker is.
+    #[must_use]
+    pub fn life_of(&self, id: NodeId) -> u64 {
+        self.elastic.books.lives.get(&id).copied().unwrap_or(0)
     }
 
     // ---- barriers -------------------------------------------------------------------------------

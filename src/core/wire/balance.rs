@@ -125,6 +125,10 @@ pub struct BalanceOpen {
     /// or an older worker does not say it.
     #[prost(bool, tag = "17")]
     pub measured: bool,
+    /// The worker passes over iterations of which it has no samples. An older one would compute
+    /// an empty batch.
+    #[prost(bool, tag = "30")]
+    pub passes: bool,
 }
 
 /// What a worker says about one batch.

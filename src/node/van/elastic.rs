@@ -11,6 +11,7 @@ use crate::delivery::Delivery;
 use crate::running::RunningNode;
 use pslite_core::cluster::{Action, Difference, Event, Policy};
 use pslite_core::text;
+use pslite_core::training::balance::{Gone, Worker};
 use pslite_core::wire::elastic::{KeyRoute, SchedulerMessage, SchedulerMessageKind};
 use pslite_core::wire::{NodeId, Role, is_worker};
 use pslite_observe::log::{self, Level};
@@ -78,7 +79,7 @@ impl Van {
             }
             Action::Balance { from, word } => {
                 let words = match self.state.settings.role {
-                    Role::Scheduler => self.training.asked(from, &word),
+                    Role::Scheduler => self.training.asked(self.batch_worker(core, from), &word),
                     _ => self.training.told(self.now(), &word),
                 };
                 return (!words.is_empty()).then_some(Event::Balance(words));
@@ -119,9 +120,26 @@ impl Van {
         }
     }
 
-    /// A worker is gone, or sends no more: others compute what it did. Returns what they are told.
-    pub(super) fn balance_without(&self, id: NodeId) -> Option<Event> {
-        let words = self.training.lost(id);
+    /// A worker as sessions see it: their lease waits for whom rounds wait for. Without servers
+    /// there are no rounds.
+    fn batch_worker(&self, core: &Core, node: NodeId) -> Worker {
+        let has_rounds = self.state.settings.num_servers > 0;
+        Worker { node, life: if has_rounds { core.cluster.life_of(node) } else { 0 } }
+    }
+
+    /// What the job does without a worker that is lost.
+    pub(super) fn gone(&self, core: &Core, id: NodeId) -> Gone {
+        let has_rounds = self.state.settings.num_servers > 0;
+        match () {
+            () if core.cluster.has_elastic_workers() => Gone::IsMissed,
+            () if has_rounds && core.cluster.may_be_replaced(id) => Gone::IsReplaced,
+            () => Gone::HasLeft,
+        }
+    }
+
+    /// A worker is gone, or sends no more. Returns what the others are told of their batches.
+    pub(super) fn balance_without(&self, id: NodeId, gone: Gone) -> Option<Event> {
+        let words = self.training.lost(id, gone);
         (!words.is_empty()).then_some(Event::Balance(words))
     }
 

@@ -11,6 +11,7 @@ use super::{Van, error_of, log_level};
 use crate::delivery::Delivery;
 use crate::sync::lock;
 use pslite_core::cluster::{Action, Event, Failure};
+use pslite_core::training::balance::Gone;
 use pslite_core::wire::{EMPTY, Message, Node, NodeId, SCHEDULER};
 use pslite_observe::MessageKind;
 use pslite_observe::log::{self, Level};
@@ -101,13 +102,13 @@ impl Van {
             }
             Action::NodeLost { id, reason } => {
                 self.lost(core, id, reason);
-                return self.balance_without(id);
+                return self.balance_without(id, self.gone(core, id));
             }
             Action::NodeReplaced { node } => self.replaced(core, &node),
             Action::CustomerLeft { id, customer_id } => {
                 self.customers.broadcast(&Delivery::CustomerLeft { id, customer_id });
                 if customer_id == 0 {
-                    return self.balance_without(id);
+                    return self.balance_without(id, Gone::HasLeft);
                 }
             }
             Action::Failed(failure) => self.failed(core, &failure),

@@ -8,6 +8,7 @@ use super::script::Program;
 use super::workload::Tensors;
 use crate::network::{Edge, NetworkConfig, Process, Rates};
 use crate::steps::DeathAt;
+use pslite_core::wire::balance::BalanceRule;
 
 /// The longest pause that nobody takes for a death.
 pub(super) const UNNOTICED: Duration = Duration::from_millis(250);
@@ -55,6 +56,32 @@ pub struct Trees {
     pub hop_loss: u32,
 }
 
+/// When a worker reports a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reports {
+    /// As the library measures it: when its last tensor is pushed; the first one later.
+    Measured,
+    /// When it is computed, before it is pushed.
+    Before,
+    /// When all is answered.
+    After,
+}
+
+/// Workers that share the samples of each iteration (`docs/lbbsp.md`).
+#[derive(Clone, Copy, Debug)]
+pub struct Sessions {
+    /// Samples of an iteration.
+    pub total: u32,
+    /// Batches that a worker takes before it computes them.
+    pub ahead: u32,
+    /// What sets the sizes.
+    pub rule: BalanceRule,
+    /// When a batch is reported.
+    pub reports: Reports,
+    /// A worker that came back computes as many iterations as the others, not up to the same one.
+    pub by_count: bool,
+}
+
 /// A job and its fate.
 #[derive(Clone, Debug)]
 pub struct ElasticConfig {
@@ -95,6 +122,8 @@ pub struct ElasticConfig {
     pub drains: Vec<Duration>,
     /// Nobody dies for a worker's death: the others go on, and it may come back.
     pub elastic_workers: bool,
+    /// Workers share the samples of each iteration.
+    pub sessions: Option<Sessions>,
     /// The scheduler keeps a journal, and goes on with it when it is started again.
     pub journal: bool,
     /// What goes wrong, and when.

@@ -128,6 +128,10 @@ impl<'a> Job<'a> {
             epoch: 0,
             steps: 0,
         };
+        if let Some(sessions) = config.sessions {
+            let end = config.program.rounds;
+            job.ledger.shares_batches(sessions.total, sessions.ahead, end);
+        }
         for process in 0..=config.servers + config.workers {
             let at = job.random.time(START_SPREAD);
             job.plan(at, Fault::Start(process));

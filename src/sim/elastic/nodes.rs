@@ -62,7 +62,7 @@ impl Maker {
                 lossy: config.trees.map_or(0, |trees| trees.lossy),
                 hop_loss: config.trees.map_or(0, |trees| trees.hop_loss),
             };
-            return App::Scheduler(Scheduler::new(orders, random));
+            return App::Scheduler(Scheduler::new(orders, random, sabotage));
         }
         if config.is_server(process) {
             let config = ServerConfig {
@@ -81,6 +81,8 @@ impl Maker {
             compute: config.compute,
             pulls: config.pulls,
             may_leave_early: config.elastic_workers,
+            sessions: config.sessions,
+            workers: config.workers,
             hop_loss: config.trees.map(|trees| (trees.hop_loss, config.heal)),
         };
         App::Worker(Worker::new(config, random, &sabotage))

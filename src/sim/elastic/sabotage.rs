@@ -13,6 +13,7 @@ use pslite_core::kv::flights::{AheadSlice, Brought};
 use pslite_core::store::{Outbound, Outgoing};
 use pslite_core::trees::{Part, Step};
 use pslite_core::values::KvPairs;
+use pslite_core::wire::balance::{BalanceMessage, BalanceShare};
 use pslite_core::wire::elastic::{
     Claim, Holding, KeyRoute, Mark, Placed, Route, SchedulerMessage, Transfer, TransferKind,
 };
@@ -92,11 +93,17 @@ pub enum Plant {
     CustomersMixed,
     /// A server takes commands of a second customer for those of the first one.
     CommandsMixed,
+    /// The lease waits for a worker that came back, as if it had been there from the beginning.
+    LeaseAwaitsReturned,
+    /// The lease waits for a dead worker.
+    LeaseAwaitsDead,
+    /// A worker goes on with the first share that it ever got.
+    ShareKept,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 38] = [
         Self::DuplicateCounted,
         Self::AnswerBeforeReplica,
         Self::StaleRouteWins,
@@ -132,6 +139,9 @@ impl Plant {
         Self::CountedPushedAgain,
         Self::CustomersMixed,
         Self::CommandsMixed,
+        Self::LeaseAwaitsReturned,
+        Self::LeaseAwaitsDead,
+        Self::ShareKept,
     ];
 }
 
@@ -152,6 +162,7 @@ pub(super) struct Sabotage {
     brought: BTreeMap<Key, Brought>,
     tickets: BTreeMap<Part, Ticket>,
     values: BTreeMap<Part, Bytes>,
+    share: Option<BalanceShare>,
 }
 
 impl Sabotage {
@@ -362,6 +373,29 @@ impl Sabotage {
             if let Some(earlier) = self.brought.insert(*key, brought.clone()) {
                 *brought = earlier;
             }
+        }
+    }
+
+    // ---- batches --------------------------------------------------------------------------------
+
+    /// The life of a worker as sessions see it.
+    pub(super) fn life(&self, life: u64) -> u64 {
+        life * u64::from(!self.is(Plant::LeaseAwaitsReturned))
+    }
+
+    /// True if sessions do not hear of the dead.
+    pub(super) fn awaits_the_dead(&self) -> bool {
+        self.is(Plant::LeaseAwaitsDead)
+    }
+
+    /// What a worker may begin, as it hears it.
+    pub(super) fn shares(&mut self, message: &mut BalanceMessage) {
+        if !self.is(Plant::ShareKept) || message.shares.is_empty() {
+            return;
+        }
+        let kept = *self.share.get_or_insert(message.shares[0]);
+        for share in &mut message.shares {
+            (share.start, share.size) = (kept.start, kept.size);
         }
     }
 

@@ -1,5 +1,7 @@
 //! Jobs by name and seed: what a seed makes of each scenario.
 
+mod workers;
+
 use pslite_core::store::SumOrder;
 use std::time::Duration;
 
@@ -72,11 +74,13 @@ pub enum Scenario {
     /// Rounds go along trees, which change; some of what goes along them is lost; and servers,
     /// workers and the scheduler die.
     Trees,
+    /// Workers share batches, die, are taken for dead, and are started again.
+    Sessions,
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Calm,
         Self::Moves,
         Self::Rates,
@@ -94,6 +98,7 @@ impl Scenario {
         Self::Workers,
         Self::Storm,
         Self::Trees,
+        Self::Sessions,
     ];
 
     /// Its name, as the command line has it.
@@ -117,6 +122,7 @@ impl Scenario {
             Self::Workers => "workers",
             Self::Storm => "storm",
             Self::Trees => "trees",
+            Self::Sessions => "sessions",
         }
     }
 
@@ -221,6 +227,7 @@ pub fn job(seed: u64, fixed: &Fixed) -> ElasticConfig {
             }
         }
         Scenario::Trees => draw.trees(&mut config),
+        Scenario::Sessions => draw.sessions(&mut config),
     }
     if let Some(keys) = fixed.keys {
         draw.widen(&mut config, keys as u64);
@@ -253,7 +260,8 @@ impl Draw {
         let servers =
             fixed.servers.unwrap_or_else(|| self.between(if deadly { 2 } else { 1 }, 4) as usize);
         let with_trees = scenario == Scenario::Trees;
-        let elastic_workers = scenario == Scenario::Workers || with_trees && self.0.percent(40);
+        let elastic_workers = matches!(scenario, Scenario::Workers | Scenario::Sessions)
+            || with_trees && self.0.percent(40);
         let sync = self.0.percent(75) || elastic_workers || with_trees;
         let most = if with_trees { 7 } else { 4 };
         let workers = fixed.workers.unwrap_or_else(|| self.between(1, most) as usize);
@@ -303,6 +311,7 @@ impl Draw {
             trees: None,
             drains: Vec::new(),
             elastic_workers,
+            sessions: None,
             journal: false,
             faults: Vec::new(),
             heal: BEGIN + WRONG,
@@ -544,29 +553,6 @@ impl Draw {
             // A crash may have to wait until it is allowed; one that lives cannot start.
             for again in 1..4 {
                 config.faults.push((at + pause * again, Fault::Start(process)));
-            }
-        }
-    }
-
-    /// Each is lost so often at most that all that it pushes can be counted.
-    fn workers(&mut self, config: &mut ElasticConfig) {
-        let first = 1 + config.servers;
-        for process in first..first + config.workers {
-            for _ in 1..self.between(1, LIVES) {
-                let at = self.moment();
-                let lost = match self.0.below(4) {
-                    0 => Fault::Vanish(process),
-                    1 => Fault::Pause(process, NOTICED + self.0.time(NOTICED)),
-                    _ => Fault::Crash(process),
-                };
-                config.faults.push((at, lost));
-                let pause =
-                    if self.0.percent(50) { self.0.time(MS * 300) } else { self.0.time(NOTICED) };
-                // It may have to wait until it is allowed to die; one that lives cannot start.
-                let starts = if self.0.percent(75) { 1..4 } else { 0..0 };
-                config
-                    .faults
-                    .extend(starts.map(|again| (at + pause * again, Fault::Start(process))));
             }
         }
     }

@@ -5,11 +5,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::ledger::Ledger;
+use super::sabotage::Sabotage;
 use super::trees;
 use crate::app::{Input, Output, View};
 use pslite_core::cluster::claims::Piece;
-use pslite_core::cluster::{Action, Event};
+use pslite_core::cluster::{Action, BalanceWord, Event};
 use pslite_core::random::Random;
+use pslite_core::training::balance::{Coordinator, Gone, Outbox, Worker};
+use pslite_core::wire::balance::BalanceMessage;
 use pslite_core::wire::elastic::{CopyPlace, Order};
 use pslite_core::wire::{ALL_GROUP, NodeId};
 
@@ -45,6 +48,15 @@ pub(super) struct SchedulerConfig {
     pub(super) hop_loss: u32,
 }
 
+/// To workers.
+fn say(words: Outbox, out: &mut Vec<Output>) {
+    if !words.is_empty() {
+        let word =
+            |(to, message): (NodeId, BalanceMessage)| BalanceWord { to, word: message.bytes() };
+        out.push(Output::Elastic(Event::Balance(words.into_iter().map(word).collect())));
+    }
+}
+
 /// See the module.
 pub(super) struct Scheduler {
     config: SchedulerConfig,
@@ -55,13 +67,23 @@ pub(super) struct Scheduler {
     settled: bool,
     /// Since when servers are being emptied under a policy.
     draining: BTreeMap<(NodeId, u64), Duration>,
+    /// The sessions by which workers share batches.
+    coordinator: Coordinator,
+    sabotage: Sabotage,
 }
 
 impl Scheduler {
-    pub(super) const fn new(config: SchedulerConfig, random: Random) -> Self {
-        let (next_move, next_trees) = (Duration::ZERO, Duration::ZERO);
-        let settled = false;
-        Self { config, random, next_move, next_trees, settled, draining: BTreeMap::new() }
+    pub(super) fn new(config: SchedulerConfig, random: Random, sabotage: Sabotage) -> Self {
+        Self {
+            config,
+            random,
+            next_move: Duration::ZERO,
+            next_trees: Duration::ZERO,
+            settled: false,
+            draining: BTreeMap::new(),
+            coordinator: Coordinator::default(),
+            sabotage,
+        }
     }
 
     pub(super) fn input(
@@ -85,13 +107,23 @@ impl Scheduler {
             Input::Barrier { result: Err(text), .. } | Input::Failed(text) => {
                 out.push(Output::End(Err(text)));
             }
-            Input::NodeLost { id, .. } => ledger.gone(id),
+            Input::NodeLost { id, .. } => {
+                ledger.gone(id);
+                ledger.worker_lost(id);
+                if !self.sabotage.awaits_the_dead() {
+                    self.batches_without(view, id, Gone::IsMissed, ledger, out);
+                }
+            }
+            Input::CustomerLeft { id, .. } => {
+                self.batches_without(view, id, Gone::HasLeft, ledger, out);
+            }
             Input::Elastic(action) => match *action {
                 Action::Policy { policy, routes } => {
                     ledger.policy(view.process, &policy);
                     routes.iter().for_each(|route| ledger.route(route));
                 }
                 Action::Overlay(overlay) => ledger.overlay(&overlay),
+                Action::Balance { from, word } => self.asked(view, from, &word, ledger, out),
                 _ => {}
             },
             Input::Tick => {
@@ -101,6 +133,40 @@ impl Scheduler {
             }
             _ => {}
         }
+    }
+
+    /// A worker says something about its batches.
+    fn asked(
+        &mut self,
+        view: &View<'_>,
+        node: NodeId,
+        word: &[u8],
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(message) = BalanceMessage::read(word) else { return };
+        let (had, mut words) = (!self.coordinator.is_empty(), Outbox::new());
+        let life = self.sabotage.life(view.cluster.life_of(node));
+        self.coordinator.handle(Worker { node, life }, &message, &mut words);
+        if !had && !self.coordinator.is_empty() {
+            ledger.session_begins();
+        }
+        ledger.promised(view.process, self.coordinator.validate());
+        say(words, out);
+    }
+
+    fn batches_without(
+        &mut self,
+        view: &View<'_>,
+        worker: NodeId,
+        gone: Gone,
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+    ) {
+        let mut words = Outbox::new();
+        self.coordinator.lost(worker, gone, &mut words);
+        ledger.promised(view.process, self.coordinator.validate());
+        say(words, out);
     }
 
     /// Other trees, now and then; and once nothing is lost any more, so that what was is noticed.

@@ -10,6 +10,8 @@ use crate::network::Edge;
 const SEEDS: u64 = 300;
 /// Further seeds of jobs with trees.
 const TREE_SEEDS: u64 = 60;
+/// Further seeds of jobs whose workers share batches.
+const SESSION_SEEDS: u64 = 60;
 /// Tests that share them.
 const PARTS: u64 = 6;
 /// A mistake shows in one of so many jobs.
@@ -75,6 +77,25 @@ fn seeds_with_trees() {
     }
     assert!(found.is_empty(), "{}", found.join("\n"));
     assert!(opened > 100 * seeds, "{opened} sums in {seeds} jobs");
+}
+
+/// Workers share batches, and die and come back meanwhile.
+#[test]
+fn seeds_with_sessions() {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let first = number("PSLITE_TEST_SEED").unwrap_or(0);
+    let fixed = Fixed { scenario: Some(Scenario::Sessions), ..Fixed::default() };
+    let (mut found, mut taken, mut back) = (Vec::new(), 0, 0);
+    let seeds = number("PSLITE_TEST_SEEDS").unwrap_or(SESSION_SEEDS);
+    for seed in first..first + seeds {
+        let report = run(&job(seed, &fixed));
+        found.extend(fault(seed, fixed.scenario, &report));
+        let batches = report.ledger.batches();
+        (taken, back) = (taken + batches.0, back + batches.1);
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+    assert!(taken > 10 * seeds as usize, "{taken} batches in {seeds} jobs");
+    assert!(back > seeds as usize, "{back} of {taken} batches by workers that came back");
 }
 
 /// Seeds play pulls that ask nobody, and others.
@@ -201,7 +222,7 @@ fn a_seed_always_goes_the_same_way() {
 const SECOND_SEEDS: u64 = 6;
 
 /// Where each mistake shows soonest.
-const PLANTED: [(Plant, Scenario); 35] = [
+const PLANTED: [(Plant, Scenario); 38] = [
     (Plant::DuplicateCounted, Scenario::Calm),
     (Plant::AnswerBeforeReplica, Scenario::Restarts),
     (Plant::StaleRouteWins, Scenario::Moves),
@@ -237,6 +258,9 @@ const PLANTED: [(Plant, Scenario); 35] = [
     (Plant::CountedPushedAgain, Scenario::Trees),
     (Plant::CustomersMixed, Scenario::Calm),
     (Plant::CommandsMixed, Scenario::Calm),
+    (Plant::LeaseAwaitsReturned, Scenario::Sessions),
+    (Plant::LeaseAwaitsDead, Scenario::Sessions),
+    (Plant::ShareKept, Scenario::Sessions),
 ];
 
 fn is_caught((plant, scenario): (Plant, Scenario)) {
@@ -269,6 +293,11 @@ fn planted_mistakes_are_all_caught_third_part() {
 }
 
 #[test]
+fn planted_mistakes_with_batches_are_all_caught() {
+    PLANTED[35..].iter().copied().for_each(is_caught);
+}
+
+#[test]
 fn planted_mistakes_along_trees_are_all_caught() {
     PLANTED[21..33].iter().copied().for_each(is_caught);
     // What comes down a tree waits for the replica too.
@@ -277,7 +306,7 @@ fn planted_mistakes_along_trees_are_all_caught() {
 
 #[test]
 fn planted_mistakes_about_customers_are_caught() {
-    PLANTED[33..].iter().copied().for_each(is_caught);
+    PLANTED[33..35].iter().copied().for_each(is_caught);
 }
 
 /// Two customers of each worker, whose keys have the same numbers: each has the values that it

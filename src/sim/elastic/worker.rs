@@ -1,9 +1,13 @@
 //! A worker of a simulated elastic job: goes through the stages of the program, pushes and pulls
 //! each tensor at its own pace, and has the ledger look at what comes back.
 
+mod batches;
+
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::batches::Batches;
+use super::config::Sessions;
 use super::ledger::{Bounds, Ledger};
 use super::paces::Paces;
 use super::requests::{Over, Requests};
@@ -39,6 +43,9 @@ pub(super) struct WorkerConfig {
     pub(super) pulls: u32,
     /// It says when it has no more to push (`ElasticConfig::elastic_workers`).
     pub(super) may_leave_early: bool,
+    /// It shares batches with the others, of which there are so many.
+    pub(super) sessions: Option<Sessions>,
+    pub(super) workers: usize,
     /// So many percent of what comes along a tree are lost, until then.
     pub(super) hop_loss: Option<(u32, Duration)>,
 }
@@ -75,10 +82,15 @@ pub(super) struct Worker {
     open: usize,
     /// It took the place of a dead one.
     came_back: bool,
+    /// It has its batches from a session.
+    batches: Option<Batches>,
 }
 
 impl Worker {
-    pub(super) fn new(config: WorkerConfig, random: Random, sabotage: &Sabotage) -> Self {
+    pub(super) fn new(config: WorkerConfig, mut random: Random, sabotage: &Sabotage) -> Self {
+        let (compute, workers) = (config.compute, config.workers);
+        let batches = |plan| Batches::new(plan, compute, workers, &mut random);
+        let batches = config.sessions.map(batches);
         Self {
             ranges: server_key_ranges(config.servers),
             random,
@@ -89,6 +101,7 @@ impl Worker {
             stage: 0,
             open: 0,
             came_back: false,
+            batches,
             config,
         }
     }
@@ -113,10 +126,11 @@ impl Worker {
         let rounds: Vec<String> =
             self.paces.all().iter().map(|pace| format!("{}/{}", pace.done, pace.begun)).collect();
         format!(
-            "stage {} {:?}, rounds {}",
+            "stage {} {:?}, rounds {}; {}",
             self.stage,
             self.config.stages.get(self.stage),
-            rounds.join(" ")
+            rounds.join(" "),
+            self.batches.as_ref().map(Batches::describe).unwrap_or_default()
         )
     }
 
@@ -177,6 +191,9 @@ impl Worker {
             Input::Elastic(action) => self.membership(view, *action, ledger, out),
             Input::Wake => self.train(view, ledger, out),
             Input::Tick => {
+                if let Some(batches) = &mut self.batches {
+                    batches::say(batches.tick(view.now), out);
+                }
                 self.each(view, ledger, out, |customer, ledger, out| {
                     customer.tick(view.now, ledger, out)
                 });
@@ -211,6 +228,9 @@ impl Worker {
                         Vec::new()
                     })
                 });
+            }
+            Action::Balance { word, .. } => {
+                return self.told_of_batches(view, &word, ledger, out);
             }
             _ => return,
         };
@@ -373,6 +393,9 @@ impl Worker {
     fn train(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
         let stages = Arc::clone(&self.config.stages);
         let Some(Stage::Train { round }) = stages.get(self.stage) else { return };
+        if let Some(batches) = self.batches.take() {
+            return self.train_by_batches(view, batches, ledger, out);
+        }
         if self.training != Some(*round) {
             self.training = Some(*round);
             self.paces.until(*round);

@@ -72,8 +72,6 @@ impl<A: Application> Node<A> {
                 self.inbox.push_back(Input::CustomerLeft { id, customer_id });
             }
             Action::Failed(failure) => self.inbox.push_back(Input::Failed(failure.text)),
-            // Nobody in the simulation shares batches: `training/balance/world_tests` plays that.
-            Action::Balance { .. } => {}
             Action::Log { level, text } if level != Level::Verbose => {
                 world.trace.line(world.now, format_args!("p{} says {text}", self.process));
             }
@@ -89,7 +87,8 @@ impl<A: Application> Node<A> {
             | Action::Leave
             | Action::Stop
             | Action::Probe { .. }
-            | Action::Report { .. } => self.inbox.push_back(Input::Elastic(Box::new(action))),
+            | Action::Report { .. }
+            | Action::Balance { .. } => self.inbox.push_back(Input::Elastic(Box::new(action))),
         }
         None
     }

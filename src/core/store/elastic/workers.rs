@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{Elastic, Outbound};
+use crate::lives::Awaited;
 use crate::store::contributors::Contributors;
 use crate::store::mxnet::{At, Store};
 use crate::store::name::Customer;
@@ -16,20 +17,18 @@ use crate::wire::{Key, Meta, NodeId};
 /// Customers of workers that took leave and are remembered; more are waited for.
 const LEFT_MAX: usize = 1 << 16;
 
-/// Who pushes. A round waits for the workers of the beginning; if none of them is left, for the one
-/// that has been back for longest. Another one that came back is in a round if it is in time, and
-/// holds up nobody: it may have begun different keys in different rounds, and whoever waited for it
-/// in one key while it waits for him in another would wait for ever.
+/// Who pushes, and whom a round waits for ([`crate::lives`]). Another one that came back is in a
+/// round if it is in time, and holds up nobody: it may have begun different keys in different
+/// rounds, and whoever waited for it in one key while it waits for him in another would wait for
+/// ever.
 #[derive(Clone, Debug, Default)]
 pub(in crate::store) struct Workers {
     /// The life of each worker that lives.
     lives: BTreeMap<NodeId, u64>,
     /// Customers that send no more.
     left: BTreeSet<(NodeId, i32)>,
-    /// The lowest life of which somebody has not left; rounds wait for the workers of that one.
-    eldest: u64,
-    /// The only one of them, where they did not begin together.
-    only: Option<NodeId>,
+    /// Whom rounds wait for, of those that have not left.
+    whom: Awaited,
     /// Their customers that have not left.
     awaited: BTreeSet<(NodeId, i32)>,
     /// How many workers they are.
@@ -46,13 +45,9 @@ impl Workers {
             let all = customers.into_iter().map(move |customer| (node, customer));
             all.filter(|customer| !left.contains(customer))
         };
-        let eldest = live.iter().filter(|worker| stay(worker).next().is_some());
-        let eldest = eldest.min_by_key(|worker| (worker.since, worker.node));
-        let (since, node) = eldest.map_or((0, 0), |worker| (worker.since, worker.node));
-        let only = (since > 0).then_some(node);
-        let is_awaited = |worker: &&LiveWorker| {
-            worker.since == since && only.is_none_or(|only| only == worker.node)
-        };
+        let stayers = live.iter().filter(|worker| stay(worker).next().is_some());
+        let whom = Awaited::of(stayers.map(|worker| (worker.since, worker.node)));
+        let is_awaited = |worker: &&LiveWorker| whom.has(worker.since, worker.node);
         let awaited: BTreeSet<_> = live.iter().filter(is_awaited).flat_map(stay).collect();
         let mut gone = BTreeMap::new();
         for (_, customer) in left.iter().filter(|(node, _)| has_one_of(&awaited, *node)) {
@@ -61,8 +56,7 @@ impl Workers {
         Self {
             lives: live.iter().map(|worker| (worker.node, worker.since)).collect(),
             left: left.clone(),
-            eldest: since,
-            only,
+            whom,
             nodes: nodes_of(&awaited).count(),
             awaited,
             gone,
@@ -77,8 +71,7 @@ impl Workers {
     /// True if rounds wait for it.
     pub(super) fn awaits(&self, who: Customer) -> bool {
         self.has(who)
-            && who.life == self.eldest
-            && self.only.is_none_or(|only| only == who.worker)
+            && self.whom.has(who.life, who.worker)
             && !self.left.contains(&(who.worker, who.customer))
     }
 

@@ -1,10 +1,10 @@
 //! All sessions of a job, at its scheduler.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::Outbox;
 use super::session::{Session, refusal};
 use super::spec;
+use super::{Gone, Outbox, Worker};
 use crate::invariant::{self, Valid};
 use crate::wire::NodeId;
 use crate::wire::balance::{BalanceKind, BalanceMessage, SessionStatus};
@@ -18,14 +18,17 @@ const REPORTS_MAX: usize = spec::LOOKAHEAD_MAX as usize;
 #[derive(Clone, Debug, Default)]
 pub struct Coordinator {
     sessions: BTreeMap<String, Session>,
+    /// Workers that are dead or have left the job: no session waits for them to open it.
+    gone: BTreeSet<NodeId>,
 }
 
 impl Coordinator {
     /// A worker says something. What follows goes to `out`, in order.
-    pub fn handle(&mut self, from: NodeId, message: &BalanceMessage, out: &mut Outbox) {
+    pub fn handle(&mut self, worker: Worker, message: &BalanceMessage, out: &mut Outbox) {
+        let from = worker.node;
         let BalanceMessage { rank, instance, .. } = *message;
         let name = &message.session;
-        if let Err(why) = self.take(from, message, out) {
+        if let Err(why) = self.take(worker, message, out) {
             out.push((from, refusal(name, rank, instance, &why)));
         }
         self.drop_empty(name);
@@ -34,14 +37,14 @@ impl Coordinator {
 
     fn take(
         &mut self,
-        from: NodeId,
+        worker: Worker,
         message: &BalanceMessage,
         out: &mut Outbox,
     ) -> Result<(), String> {
-        let name = &message.session;
+        let (name, from) = (&message.session, worker.node);
         let kind = BalanceKind::try_from(message.kind).unwrap_or(BalanceKind::Unknown);
         if kind == BalanceKind::Open {
-            return self.open(from, message, out);
+            return self.open(worker, message, out);
         }
         let Some(session) = self.sessions.get_mut(name) else {
             if kind == BalanceKind::Close {
@@ -65,11 +68,12 @@ impl Coordinator {
 
     fn open(
         &mut self,
-        from: NodeId,
+        worker: Worker,
         message: &BalanceMessage,
         out: &mut Outbox,
     ) -> Result<(), String> {
         let name = &message.session;
+        self.gone.remove(&worker.node);
         let open = message.open.as_ref().ok_or("an opening without its settings")?;
         spec::check(name, open)?;
         if (open.rank, open.instance) != (message.rank, message.instance) {
@@ -81,12 +85,18 @@ impl Coordinator {
             }
             self.sessions.insert(name.clone(), Session::new(name, open));
         }
-        self.sessions.get_mut(name).map_or(Ok(()), |session| session.open(from, open, out))
+        let (sessions, gone) = (&mut self.sessions, &self.gone);
+        sessions.get_mut(name).map_or(Ok(()), |session| session.open(worker, open, gone, out))
     }
 
     /// A process is gone, or has left the job.
-    pub fn lost(&mut self, node: NodeId, out: &mut Outbox) {
-        self.sessions.values_mut().for_each(|session| session.lost(node, out));
+    pub fn lost(&mut self, node: NodeId, gone: Gone, out: &mut Outbox) {
+        self.sessions.values_mut().for_each(|session| session.lost(node, gone, out));
+        if gone != Gone::IsReplaced {
+            self.gone.insert(node);
+            let (sessions, gone) = (&mut self.sessions, &self.gone);
+            sessions.values_mut().for_each(|session| session.begin_if_all_are_here(gone, out));
+        }
         self.sessions.retain(|_, session| !session.is_empty());
         invariant::debug(|| self.validate());
     }

@@ -42,6 +42,10 @@ fn report(rank: u32, iteration: u64, seconds: f64) -> BalanceMessage {
     BalanceMessage { reports, ..word(BalanceKind::Report, rank, iteration) }
 }
 
+fn worker(rank: usize, life: u64) -> Worker {
+    Worker { node: worker_id(rank), life }
+}
+
 struct Desk(Coordinator);
 
 impl Desk {
@@ -52,7 +56,7 @@ impl Desk {
     /// What follows, as (rank, kind, iteration).
     fn handle(&mut self, message: &BalanceMessage) -> Vec<BalanceMessage> {
         let mut out = Vec::new();
-        self.0.handle(worker_id(message.rank as usize), message, &mut out);
+        self.0.handle(worker(message.rank as usize, 0), message, &mut out);
         self.0.validate().unwrap();
         out.into_iter().map(|(_, message)| message).collect()
     }
@@ -63,7 +67,7 @@ impl Desk {
 
     fn lost(&mut self, rank: usize) -> Vec<BalanceMessage> {
         let mut out = Vec::new();
-        self.0.lost(worker_id(rank), &mut out);
+        self.0.lost(worker_id(rank), Gone::HasLeft, &mut out);
         out.into_iter().map(|(_, message)| message).collect()
     }
 }
@@ -129,7 +133,7 @@ fn workers_must_agree_and_have_ranks_of_their_own() {
     let mut desk = begun();
     let taken = opening(BalanceOpen { instance: 8, ..settings(1) });
     let mut out = Vec::new();
-    desk.0.handle(worker_id(5), &taken, &mut out);
+    desk.0.handle(worker(5, 0), &taken, &mut out);
     assert!(refusal(&[out.remove(0).1]).contains("rank 1 is taken: it is open at worker 1"));
     let stranger = BalanceMessage { instance: 8, ..report(1, 1, 1.0) };
     assert!(refusal(&desk.handle(&stranger)).contains("does not take part"));

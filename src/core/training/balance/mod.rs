@@ -26,6 +26,9 @@ mod participant;
 #[cfg(test)]
 mod participant_tests;
 pub mod permutation;
+mod places;
+#[cfg(test)]
+mod return_tests;
 mod session;
 mod sizing;
 pub mod spec;
@@ -47,3 +50,23 @@ use crate::wire::balance::BalanceMessage;
 
 /// Words to be sent, in order.
 pub type Outbox = Vec<(NodeId, BalanceMessage)>;
+
+/// A worker's process, as the membership knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Worker {
+    /// Its id.
+    pub node: NodeId,
+    /// In which life of its id it is ([`crate::lives`]). 0 where no round waits for anybody.
+    pub life: u64,
+}
+
+/// What the job does without a worker that is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gone {
+    /// It ends, or the worker had taken leave of it.
+    HasLeft,
+    /// It goes on, and the worker may come back (`PSLITE_ELASTIC_WORKERS=1`).
+    IsMissed,
+    /// It waits for another process in its place (`PS_HEARTBEAT_TIMEOUT`).
+    IsReplaced,
+}

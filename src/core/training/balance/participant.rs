@@ -14,8 +14,9 @@ use crate::wire::balance::{
 
 /// A worker that waits asks again after that long without an answer.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
-/// The most shares in one grant: one for each iteration that is lent.
-const SHARES_MAX: usize = spec::LOOKAHEAD_MAX as usize + 2;
+/// The most shares in one grant: one for each iteration that is lent, and those that a worker that
+/// came back has yet to compute.
+const SHARES_MAX: usize = 4 * spec::LOOKAHEAD_MAX as usize;
 /// The most iterations of a session.
 const ITERATIONS_MAX: u64 = 1 << 62;
 /// How many reports a message has at most. Former ones are among them, since they may be lost.
@@ -73,6 +74,9 @@ pub struct Participant {
     shares: VecDeque<BalanceShare>,
     /// The first iteration that was not reported.
     computed: u64,
+    /// Iterations of which this worker has no samples, which it went past and which are not before
+    /// `computed` yet: from, to.
+    passed: VecDeque<(u64, u64)>,
     /// The last reports, the newest last.
     reports: VecDeque<BalanceReport>,
     /// Batches that were dealt to this worker and have not begun, in order.
@@ -103,6 +107,7 @@ impl Participant {
         now: Duration,
     ) -> Result<(Self, BalanceMessage), String> {
         spec::check(name, &open)?;
+        let open = BalanceOpen { passes: true, ..open };
         let mut participant = Self {
             name: name.to_owned(),
             open,
@@ -111,6 +116,7 @@ impl Participant {
             until: 0,
             shares: VecDeque::new(),
             computed: 0,
+            passed: VecDeque::new(),
             reports: VecDeque::new(),
             dealt: VecDeque::new(),
             dealt_number: 0,
@@ -132,12 +138,7 @@ impl Participant {
     /// Iterations of an epoch; 0 where batches are dealt.
     #[must_use]
     pub fn per_epoch(&self) -> u64 {
-        let total = u64::from(self.open.total);
-        match () {
-            () if self.is_dealt() => 0,
-            () if self.open.wraps => self.open.length.div_ceil(total),
-            () => self.open.length / total,
-        }
+        spec::per_epoch(&self.open)
     }
 
     /// What the session was opened with.
@@ -164,7 +165,7 @@ impl Participant {
         let has = if self.is_dealt() {
             !self.dealt.is_empty() || self.ended
         } else {
-            self.next < self.until
+            self.next_share().is_some()
         };
         matches!(self.state, State::Opening | State::Open) && !has
     }
@@ -197,7 +198,7 @@ impl Participant {
             State::Closed => return Turn::Refused("the session was closed".to_owned()),
             State::Opening | State::Open => {}
         }
-        let batch = if self.is_dealt() { self.next_dealt() } else { self.next_leased() };
+        let batch = if self.is_dealt() { self.next_dealt() } else { self.next_leased(out) };
         match batch {
             Some(batch) => {
                 self.next += 1;
@@ -219,19 +220,59 @@ impl Participant {
         }
     }
 
-    fn next_leased(&mut self) -> Option<Batch> {
-        if self.next >= self.until {
-            return None;
+    /// The first iteration that may begin and of which this worker has samples, and its share.
+    fn next_share(&self) -> Option<(u64, BalanceShare)> {
+        let ends = self.shares.iter().skip(1).map(|next| next.from).chain([self.until]);
+        let mut ahead = self.shares.iter().zip(ends).filter(|(_, end)| *end > self.next);
+        let (share, _) = ahead.find(|(share, _)| share.size > 0)?;
+        let iteration = self.next.max(share.from);
+        (iteration < self.until).then_some((iteration, *share))
+    }
+
+    fn next_leased(&mut self, out: &mut Vec<BalanceMessage>) -> Option<Batch> {
+        let next = self.next_share();
+        // Of the last iterations that are lent it may have no samples.
+        let begins = next.map_or(self.until, |(iteration, _)| iteration);
+        if begins > self.next && self.shares.front().is_some_and(|first| first.from <= self.next) {
+            match self.passed.back_mut() {
+                Some((_, to)) if *to == self.next => *to = begins,
+                _ => self.passed.push_back((self.next, begins)),
+            }
+            self.next = begins;
+            if self.go_past() {
+                out.push(self.said(false));
+            }
         }
         while self.shares.get(1).is_some_and(|share| share.from <= self.next) {
             self.shares.pop_front();
         }
-        let share = self.shares.front().filter(|share| share.from <= self.next)?;
+        let (_, share) = next?;
         let (epoch, within) = (self.next / self.per_epoch(), self.next % self.per_epoch());
         let place = within * u64::from(self.open.total) + u64::from(share.start);
         // An older scheduler does not say how many.
         let workers = if share.workers == 0 { self.open.members } else { share.workers };
         Some(Batch { iteration: self.next, epoch, place, size: share.size, workers })
+    }
+
+    /// What was gone past is computed once all before it is. True if there was something.
+    fn go_past(&mut self) -> bool {
+        let before = self.computed;
+        while let Some((from, to)) = self.passed.front().copied() {
+            if from > self.computed {
+                break;
+            }
+            self.passed.pop_front();
+            self.computed_up_to(self.computed.max(to));
+        }
+        self.computed > before
+    }
+
+    /// Iterations of which nothing is known were computed.
+    fn computed_up_to(&mut self, iteration: u64) {
+        for _ in 0..(iteration - self.computed).min(REPEATED as u64) {
+            self.keep(BalanceReport::default());
+        }
+        self.computed = iteration;
     }
 
     fn next_dealt(&mut self) -> Option<Batch> {
@@ -263,11 +304,10 @@ impl Participant {
         if iteration < self.computed {
             return Ok(None);
         }
-        for _ in self.computed..iteration {
-            self.keep(BalanceReport::default());
-        }
+        self.computed_up_to(iteration);
         self.keep(report);
         self.computed = iteration + 1;
+        self.go_past();
         Ok(Some(self.said(false)))
     }
 

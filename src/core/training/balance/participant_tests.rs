@@ -275,3 +275,37 @@ fn since_when_it_waits_for_somebody() {
     assert_eq!(worker.waits_since(), at(6));
     assert_eq!(worker.ordered(2, 5).ordered, Some(BalanceOrdered { epoch: 2, hash: 5 }));
 }
+
+/// What a worker that came back is too late for, others compute.
+#[test]
+fn iterations_without_samples_are_passed_over() {
+    let mut worker = opened(settings());
+    worker.received(NOW, &grant(3, &[(0, 16, 16)]), &mut Vec::new());
+    assert_eq!((batch(&mut worker).0, batch(&mut worker).0, batch(&mut worker).0), (0, 1, 2));
+    let shares = [(0, 16, 16), (3, 0, 0), (8, 16, 16)];
+    worker.received(NOW, &grant(7, &shares[..2]), &mut Vec::new());
+    assert!(worker.waits());
+    let mut out = Vec::new();
+    assert_eq!(worker.next(NOW, &mut out), Turn::Wait);
+    assert_eq!(worker.progress(), (7, 0));
+    worker.received(NOW, &grant(10, &shares), &mut Vec::new());
+    assert!(!worker.waits());
+    assert_eq!(batch(&mut worker).0, 8);
+    // Reports are of what it computed; what it passed over follows by itself.
+    let report = |worker: &mut Participant| {
+        let said = worker.measured(BalanceReport { seconds: 1.0, ..BalanceReport::default() });
+        worker.validate().unwrap();
+        said.map(|said| said.iteration)
+    };
+    assert_eq!((report(&mut worker), report(&mut worker)), (Some(1), Some(2)));
+    assert_eq!(report(&mut worker), Some(8));
+    let last = worker.measured(BalanceReport { seconds: 2.0, ..BalanceReport::default() }).unwrap();
+    assert_eq!((last.iteration, last.reports.last().map(|r| r.seconds)), (9, Some(2.0)));
+    assert_eq!(batch(&mut worker).0, 9);
+    // One that has nothing to report says so at once, or others would wait.
+    assert_eq!(report(&mut worker), Some(10));
+    worker.received(NOW, &grant(12, &[(8, 16, 16), (10, 0, 0), (11, 16, 16)]), &mut Vec::new());
+    let mut out = Vec::new();
+    let Turn::Batch(next) = worker.next(NOW, &mut out) else { panic!("nothing to do") };
+    assert_eq!((next.iteration, out.len(), out[0].iteration), (11, 1, 11));
+}

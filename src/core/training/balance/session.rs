@@ -1,20 +1,21 @@
 //! The workers that share batches under one name, and what they are answered. Decides who takes
-//! part; what they get is decided in `leases` or by the `dealer`.
+//! part; what they get is decided in `leases` or by the `dealer`. A dead member's place is free, or
+//! is kept for the process that replaces it, as the job does ([`Gone`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Outbox;
 use super::dealer::{Dealer, Dealing};
-use super::leases::{Leases, Moved};
+use super::leases::{Comer, Leases, Moved};
 use super::spec;
 use super::status::{rule_name, with_sizes};
+use super::{Gone, Outbox, Worker};
 use crate::invariant::Valid;
 use crate::text;
 use crate::wire::balance::{
     BalanceKind, BalanceMessage, BalanceOpen, BalanceOrdered, BalanceRule, BalanceSkip,
     SessionStatus,
 };
-use crate::wire::{NodeId, id_to_rank};
+use crate::wire::{NodeId, id_to_rank, worker_id};
 
 /// Of how many epochs the order is kept, to compare it.
 const ORDERS_MAX: usize = 8;
@@ -51,6 +52,8 @@ pub(super) struct Session {
     closed: BTreeSet<NodeId>,
     /// For each epoch the first hash of its order that a worker said, and that worker's rank.
     orders: BTreeMap<u64, (u64, usize)>,
+    /// Ranks of workers that are gone: batches begin without them.
+    excused: BTreeSet<usize>,
 }
 
 /// Why a process that was not here before cannot take part.
@@ -65,21 +68,26 @@ impl Session {
             _ => Work::Leases(Leases::new(open)),
         };
         let members = vec![None; open.members as usize];
-        let closed = BTreeSet::new();
         Self {
             name: name.to_owned(),
             spec: open.clone(),
             members,
             work,
             is_ending: false,
-            closed,
+            closed: BTreeSet::new(),
+            excused: BTreeSet::new(),
             orders: BTreeMap::new(),
         }
     }
 
-    /// True if nobody takes part.
+    /// True if nobody takes part, and nobody is to come back.
     pub(super) fn is_empty(&self) -> bool {
-        self.members.iter().all(Option::is_none)
+        (0..self.members.len()).all(|rank| self.members[rank].is_none() && !self.is_vacant(rank))
+    }
+
+    /// True if that place is kept for a process that replaces the former one.
+    fn is_vacant(&self, rank: usize) -> bool {
+        matches!(&self.work, Work::Leases(leases) if leases.is_vacant(rank))
     }
 
     /// A worker wants to take part, or says so again.
@@ -88,11 +96,14 @@ impl Session {
     /// Why it does not.
     pub(super) fn open(
         &mut self,
-        from: NodeId,
+        worker: Worker,
         open: &BalanceOpen,
+        gone: &BTreeSet<NodeId>,
         out: &mut Outbox,
     ) -> Result<(), String> {
+        let from = worker.node;
         self.close_former(from, open, out);
+        self.excuse(gone);
         if self.closed.contains(&from) {
             out.push((from, self.waiting(open)));
             return Ok(()); // It asks again every second.
@@ -111,7 +122,10 @@ impl Session {
                 let of = format!("worker {}", id_to_rank(old.node));
                 return Err(format!("rank {rank} is taken: it is open at {of}"));
             }
-            None if self.is_ending && matches!(self.work, Work::Leases(_)) => {
+            None if self.is_ending
+                && matches!(self.work, Work::Leases(_))
+                && !self.is_vacant(rank) =>
+            {
                 return Err(ENDING.to_owned());
             }
             None => {
@@ -119,7 +133,8 @@ impl Session {
                 self.members[rank] = Some(Member { node: from, instance, measured });
             }
         }
-        self.join(rank, open, out);
+        self.join(rank, worker, open, out);
+        self.begin_if_all_are_here(gone, out);
         Ok(())
     }
 
@@ -136,26 +151,76 @@ impl Session {
         }
     }
 
-    /// A worker has its place: it hears from where on, and the others if batches begin.
-    fn join(&mut self, rank: usize, open: &BalanceOpen, out: &mut Outbox) {
-        let first = match &mut self.work {
+    /// A worker has its place: it hears from where on, and the others if more may begin.
+    fn join(&mut self, rank: usize, worker: Worker, open: &BalanceOpen, out: &mut Outbox) {
+        let (first, moved) = match &mut self.work {
             Work::Dealer(dealer) => {
                 dealer.joined(open.rank);
-                0
+                (0, Moved::Nothing)
             }
-            Work::Leases(leases) => leases.joined(rank, spec::bounds_of(open)),
+            Work::Leases(leases) => {
+                let Worker { node, life } = worker;
+                let (bounds, passes) = (spec::bounds_of(open), open.passes);
+                leases.joined(rank, &Comer { node, life, bounds, passes })
+            }
         };
         self.opened(rank, first, out);
-        match &mut self.work {
-            Work::Leases(leases) if leases.has_begun() => self.answer(rank, out),
-            Work::Leases(leases) if self.members.iter().all(Option::is_some) => {
-                if leases.begin() {
-                    self.grant_all(out);
-                } else {
-                    self.give_up(&bounds_text(&self.spec), out);
-                }
+        if self.has_begun() && matches!(self.work, Work::Leases(_)) {
+            self.answer(rank, out);
+        }
+        self.moved(moved, out);
+    }
+
+    /// Nobody waits for these to open it.
+    fn excuse(&mut self, gone: &BTreeSet<NodeId>) {
+        let all = 0..self.members.len();
+        self.excused = all.filter(|rank| gone.contains(&worker_id(*rank))).collect();
+    }
+
+    /// The ranks whose opening is waited for.
+    fn missing(&self) -> impl Iterator<Item = usize> + '_ {
+        let all = 0..self.members.len();
+        all.filter(|rank| self.members[*rank].is_none() && !self.excused.contains(rank))
+    }
+
+    /// Batches begin when all workers are here but those that are gone.
+    pub(super) fn begin_if_all_are_here(&mut self, gone: &BTreeSet<NodeId>, out: &mut Outbox) {
+        if self.has_begun() {
+            return;
+        }
+        self.excuse(gone);
+        let waits = self.is_empty() || self.missing().next().is_some();
+        let Work::Leases(leases) = &mut self.work else { return };
+        if waits {
+            return;
+        }
+        if leases.begin() {
+            self.grant_all(out);
+        } else {
+            self.give_up(&bounds_text(&self.spec), out);
+        }
+    }
+
+    fn moved(&mut self, moved: Moved, out: &mut Outbox) {
+        match moved {
+            Moved::Lease => {
+                self.drop_late(out);
+                self.grant_all(out);
             }
-            _ => {}
+            Moved::Nothing => {}
+            Moved::Impossible => self.give_up(&bounds_text(&self.spec), out),
+        }
+    }
+
+    /// Nobody remembers for ever what a worker owes.
+    fn drop_late(&mut self, out: &mut Outbox) {
+        let Work::Leases(leases) = &self.work else { return };
+        let Some(rank) = leases.too_late() else { return };
+        if let Some(member) = self.members[rank] {
+            let why = "it is too far behind the others, and they do not wait for a worker that \
+                       came back: open the session again";
+            out.push((member.node, self.refusal(rank as u32, member.instance, why)));
+            self.leave(rank, out);
         }
     }
 
@@ -191,22 +256,14 @@ impl Session {
                 self.deal_all(&called, out);
                 Ok(())
             }
-            Work::Leases(leases) => match leases.computed(rank, computed, reports)? {
-                Moved::Lease => {
-                    self.grant_all(out);
-                    Ok(())
+            Work::Leases(leases) => {
+                let moved = leases.computed(rank, computed, reports)?;
+                if moved == Moved::Nothing && message.asks {
+                    self.answer(rank, out);
                 }
-                Moved::Nothing => {
-                    if message.asks {
-                        self.answer(rank, out);
-                    }
-                    Ok(())
-                }
-                Moved::Impossible => {
-                    self.give_up(&bounds_text(&self.spec), out);
-                    Ok(())
-                }
-            },
+                self.moved(moved, out);
+                Ok(())
+            }
         }
     }
 
@@ -295,11 +352,18 @@ impl Session {
     }
 
     /// A process is gone, with all that it took part as. Who has its id next is another one.
-    pub(super) fn lost(&mut self, node: NodeId, out: &mut Outbox) {
+    pub(super) fn lost(&mut self, node: NodeId, gone: Gone, out: &mut Outbox) {
         self.closed.remove(&node);
         for rank in 0..self.members.len() {
-            if self.members[rank].is_some_and(|member| member.node == node) {
-                self.leave(rank, out);
+            if self.members[rank].is_none_or(|member| member.node != node) {
+                continue;
+            }
+            match (&mut self.work, gone) {
+                (Work::Leases(leases), Gone::IsReplaced) => {
+                    leases.vacated(rank);
+                    self.members[rank] = None;
+                }
+                _ => self.leave(rank, out),
             }
         }
     }
@@ -314,11 +378,10 @@ impl Session {
                 let called = dealer.left(rank as u32);
                 self.deal_all(&called, out);
             }
-            Work::Leases(leases) => match leases.left(rank) {
-                Moved::Lease => self.grant_all(out),
-                Moved::Nothing => {}
-                Moved::Impossible => self.give_up(&bounds_text(&self.spec), out),
-            },
+            Work::Leases(leases) => {
+                let moved = leases.left(rank);
+                self.moved(moved, out);
+            }
         }
     }
 
@@ -330,6 +393,9 @@ impl Session {
             }
         }
         self.members.fill(None);
+        if let Work::Leases(leases) = &mut self.work {
+            (0..self.members.len()).for_each(|rank| leases.forget(rank));
+        }
     }
 
     /// The rank of who sent it.
@@ -373,8 +439,7 @@ impl Session {
     }
 
     fn opened(&self, rank: usize, first: u64, out: &mut Outbox) {
-        let missing = self.members.iter().enumerate().filter(|(_, member)| member.is_none());
-        let missing = text::few(missing.map(|(rank, _)| rank.to_string()));
+        let missing = text::few(self.missing().map(|rank| rank.to_string()));
         let word = BalanceMessage {
             iteration: first,
             text: if missing.is_empty() { missing } else { format!("rank {missing} to open it") },
@@ -391,16 +456,33 @@ impl Session {
             return self.opened(rank, 0, out);
         }
         let mut grant = self.grant(leases, rank);
-        let slowest = text::few(leases.slowest().map(|rank| rank.to_string()));
-        let (_, _, iteration) = leases.state();
-        let how = leases.slowest().next().map_or("", |rank| self.how(rank));
-        grant.text = format!("rank {slowest} to report iteration {iteration} ({how})");
+        grant.text = self.waited_for(leases);
         if let Some((other, to)) = leases.skipped_to() {
             use std::fmt::Write as _;
             let more = "all workers are to skip alike";
             _ = write!(grant.text, " (rank {other} has skipped to iteration {to}: {more})");
         }
         self.send(rank, grant, out);
+    }
+
+    /// Whom the others wait for, and what that one has to do.
+    fn waited_for(&self, leases: &Leases) -> String {
+        let (vacant, slowest): (Vec<usize>, Vec<usize>) =
+            leases.slowest().partition(|rank| leases.is_vacant(*rank));
+        let ranks = |ranks: Vec<usize>| text::few(ranks.iter().map(usize::to_string));
+        let (_, _, iteration) = leases.state();
+        let how = slowest.first().map_or("", |rank| self.how(*rank));
+        match (vacant.is_empty(), slowest.is_empty()) {
+            (true, _) => format!("rank {} to report iteration {iteration} ({how})", ranks(slowest)),
+            (false, true) => format!("a process that replaces rank {}", ranks(vacant)),
+            (false, false) => {
+                let (vacant, slowest) = (ranks(vacant), ranks(slowest));
+                format!(
+                    "a process that replaces rank {vacant}, and for rank {slowest} to report \
+                     iteration {iteration} ({how})"
+                )
+            }
+        }
     }
 
     /// By whom a worker's reports come.

@@ -109,6 +109,14 @@ impl Sizing {
         }
     }
 
+    /// Others take part in the next iterations than in the ones before.
+    pub fn force(&mut self) {
+        self.forced = true;
+        if let Rule::Pairwise(rule) = &mut self.rule {
+            rule.forget();
+        }
+    }
+
     /// Sizes for workers of which nothing is known.
     #[must_use]
     pub fn first(total: u32, bounds: &[Bounds], quantum: u32) -> Option<Vec<u32>> {

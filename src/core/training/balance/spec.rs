@@ -74,6 +74,17 @@ pub fn rule_of(open: &BalanceOpen) -> Option<BalanceRule> {
     BalanceRule::try_from(open.rule).ok()
 }
 
+/// Iterations of an epoch; 0 where batches are dealt.
+#[must_use]
+pub fn per_epoch(open: &BalanceOpen) -> u64 {
+    let total = u64::from(open.total);
+    match rule_of(open) {
+        Some(BalanceRule::Dealt) => 0,
+        _ if open.wraps => open.length.div_ceil(total),
+        _ => open.length / total,
+    }
+}
+
 /// How many samples that worker takes at least and at most.
 #[must_use]
 pub const fn bounds_of(open: &BalanceOpen) -> Bounds {

@@ -27,6 +27,8 @@ struct Process {
     down: VecDeque<BalanceMessage>,
     begun: VecDeque<Batch>,
     speed: f64,
+    /// In which life of its id it is.
+    life: u64,
 }
 
 /// Who had which part: of an iteration, or of an epoch where batches are dealt.
@@ -43,6 +45,8 @@ struct World {
     now: Duration,
     rule: BalanceRule,
     instance: u64,
+    /// What the job does without those that die.
+    gone: Gone,
     lookahead: u32,
     ledger: Ledger,
     /// Processes that died: what they had may be given to others.
@@ -67,6 +71,7 @@ impl World {
             now: Duration::ZERO,
             rule,
             instance: 0,
+            gone: Gone::HasLeft,
             lookahead: 1 + seed as u32 % 3,
             ledger: Ledger::default(),
             dead: Vec::new(),
@@ -100,16 +105,19 @@ impl World {
         let (worker, message) = Participant::open("a", open, self.now).unwrap();
         let speed = 1.0 + 3.0 * self.random.unit();
         let (up, down, begun) = ([message].into(), VecDeque::new(), VecDeque::new());
-        self.processes[rank] = Some(Process { worker, up, down, begun, speed });
+        let came_back = self.dead.iter().any(|(dead, _)| *dead == rank);
+        let life = if self.gone == Gone::IsMissed && came_back { self.instance } else { 0 };
+        self.processes[rank] = Some(Process { worker, up, down, begun, speed, life });
     }
 
     /// A message goes to the scheduler, and its answers on their way.
     fn up(&mut self, rank: usize) {
+        let life = self.processes[rank].as_ref().map_or(0, |process| process.life);
         let Some(message) = self.processes[rank].as_mut().and_then(|p| p.up.pop_front()) else {
             return;
         };
         let mut out = Outbox::new();
-        self.coordinator.handle(worker_id(rank), &message, &mut out);
+        self.coordinator.handle(Worker { node: worker_id(rank), life }, &message, &mut out);
         self.send(out);
     }
 
@@ -208,7 +216,7 @@ impl World {
         let Some(process) = self.processes[rank].take() else { return };
         self.dead.push((rank, process.worker.settings().instance));
         let mut out = Outbox::new();
-        self.coordinator.lost(worker_id(rank), &mut out);
+        self.coordinator.lost(worker_id(rank), self.gone, &mut out);
         self.send(out);
     }
 
@@ -291,6 +299,7 @@ fn iterations_are_shared_out(seed: u64) {
     let mut random = Random::new(seed);
     let (members, deaths) = (1 + random.below(5) as usize, random.percent(50));
     let mut world = World::new(seed, members, RULES[random.below(4) as usize]);
+    world.gone = [Gone::HasLeft, Gone::IsMissed, Gone::IsReplaced][random.below(3) as usize];
     for _ in 0..2_000 {
         if deaths {
             world.step(true);
@@ -322,7 +331,9 @@ fn iterations_are_shared_out(seed: u64) {
         steps += 1;
         assert!(steps < 200_000, "seed {seed}: stuck at {} of {}", world.lowest(), calm + 20);
     }
-    world.ledger.is_disjoint(&[]);
+    // Who replaces another computes again what that one has not reported.
+    let replaced = if world.gone == Gone::IsReplaced { &world.dead[..] } else { &[] };
+    world.ledger.is_disjoint(replaced);
     let whole = if deaths { calm } else { 0 }..calm + 20;
     let per_epoch = LENGTH / u64::from(TOTAL);
     for iteration in whole {

@@ -1,7 +1,7 @@
 //! The oracle of elastic jobs. It knows what workers pushed and what they were told, what each
 //! server says that it owns, and which policies there were; it knows nothing of how servers move
 //! pieces. One file for each of what must hold: `once`, `durable`, `owners`, `versions`, `waits`,
-//! `epochs`, `sums`. `reference` has the values that are right.
+//! `epochs`, `sums`, `samples`. `reference` has the values that are right.
 
 mod durable;
 mod epochs;
@@ -9,6 +9,7 @@ mod once;
 mod owners;
 mod progress;
 pub(super) mod reference;
+mod samples;
 mod sums;
 mod versions;
 mod waits;
@@ -19,6 +20,8 @@ use std::fmt;
 use self::epochs::Epochs;
 use self::owners::Owners;
 use self::reference::{Plan, Reference};
+use self::samples::Samples;
+pub(super) use self::samples::Taken;
 use self::sums::Sums;
 use self::waits::Waits;
 use super::workload::{Slice, Tensor};
@@ -48,6 +51,8 @@ pub enum Invariant {
     Ends,
     /// What goes along a tree is what it says, and goes where it may.
     Sums,
+    /// Each sample of an iteration is computed once, unless its worker is lost.
+    Samples,
     /// Epochs and terms grow, and name one thing each.
     Grows,
     /// The machines keep what they promise of themselves (`pslite_core::invariant`).
@@ -94,6 +99,7 @@ pub struct Ledger {
     epochs: Epochs,
     waits: Waits,
     sums: Sums,
+    samples: Samples,
     faults: Vec<Fault>,
     checked: u64,
     ahead: u64,
@@ -117,6 +123,7 @@ impl Ledger {
             epochs: Epochs::default(),
             waits: Waits::default(),
             sums: Sums::default(),
+            samples: Samples::default(),
             faults: Vec::new(),
             checked: 0,
             ahead: 0,
@@ -280,6 +287,41 @@ impl Ledger {
         self.found(Invariant::Sums, found);
     }
 
+    // ---- batches --------------------------------------------------------------------------------
+
+    /// Workers share so many samples of each iteration before `end`, and may take some iterations
+    /// ahead.
+    pub(super) fn shares_batches(&mut self, total: u32, ahead: u32, end: u64) {
+        self.samples = Samples::new(total, ahead, end);
+    }
+
+    /// The scheduler has a session, and had none.
+    pub(super) fn session_begins(&mut self) {
+        self.samples.begins();
+    }
+
+    /// How many sessions it had.
+    pub(super) const fn session(&self) -> u64 {
+        self.samples.run()
+    }
+
+    /// How many batches were taken, and how many of them by workers that came back.
+    #[must_use]
+    pub fn batches(&self) -> (usize, usize) {
+        self.samples.count()
+    }
+
+    /// A worker takes a batch.
+    pub(super) fn batch_taken(&mut self, taken: Taken) {
+        let found = self.samples.taken(&taken);
+        self.found(Invariant::Samples, found);
+    }
+
+    /// The scheduler has lost a worker.
+    pub(super) fn worker_lost(&mut self, worker: NodeId) {
+        self.samples.lost(worker);
+    }
+
     // ---- what servers hold ----------------------------------------------------------------------
 
     /// A server lives and holds these pieces: of one key, or of all.
@@ -352,6 +394,10 @@ impl Ledger {
     pub(super) fn ended(&mut self, hung: &[String], failed: &[String]) {
         let found = self.waits.check(hung, failed);
         self.found(Invariant::Ends, found);
+        if hung.is_empty() && failed.is_empty() {
+            let found = self.samples.check();
+            self.found(Invariant::Samples, found);
+        }
     }
 }
 
