@@ -8,7 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms of `core`, and what each may name.
-const ROOMS: [(&str, &[&str]); 14] = [
+const ROOMS: [(&str, &[&str]); 15] = [
+    ("awake", &[]),
     ("random", &[]),
     ("fifo", &[]),
     ("invariant", &[]),
@@ -17,7 +18,7 @@ const ROOMS: [(&str, &[&str]); 14] = [
     ("lives", &["wire"]),
     ("values", &["wire", "invariant"]),
     ("trees", &["wire", "values", "invariant"]),
-    ("cluster", &["text", "wire", "invariant"]),
+    ("cluster", &["awake", "text", "wire", "invariant"]),
     ("kv", &["wire", "values", "trees", "invariant"]),
     ("delivery", &["wire"]),
     ("store", &["text", "wire", "values", "trees", "invariant", "lives"]),

@@ -2,8 +2,8 @@
 //!
 //! Rooms, from the bottom up (an arrow between rooms points down only; `docs/design.md`):
 //!
-//! - `random` (numbers that a seed decides), `fifo` (a queue by priority) and `invariant` (promises
-//!   as code) know nothing of a job;
+//! - `random` (numbers that a seed decides), `fifo` (a queue by priority), `invariant` (promises as
+//!   code) and `awake` (a clock that stands still while its process does) know nothing of a job;
 //! - `wire` knows bytes, `values` what keys and values are made of and how they are summed, `trees`
 //!   which way sums and values take, `lives` whom the others wait for where workers come back;
 //! - `cluster`, `kv`, `delivery`, `store`, `placement` and `training` are state machines beside
@@ -13,6 +13,7 @@
 //! `clippy.toml` beside this file has the list of what must not be called.
 #![forbid(unsafe_code)]
 
+pub mod awake;
 pub mod cluster;
 pub mod delivery;
 pub mod fifo;

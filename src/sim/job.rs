@@ -10,6 +10,7 @@ use super::disk::Disk;
 use super::ledger::{Ledger, WORKERS_MAX};
 use super::network::{Happening, Network, NetworkConfig, Process, Sealed};
 use super::node::{End, Node, Options, World};
+use super::pauses::Pauses;
 use super::roles::App;
 use super::roll::{Roll, Standing};
 use super::server::Server;
@@ -33,6 +34,8 @@ pub enum Fault {
     Cut(Process, Process),
     /// They do again.
     Mend(Process, Process),
+    /// The process stands still for that long. What reaches it waits.
+    Pause(Process, Duration),
 }
 
 /// A fault in our own code, for the tests of the simulation: each must be caught.
@@ -46,6 +49,8 @@ pub enum Plant {
     IgnoreBrokenChannels,
     /// The others' batches do not wait for who replaces a dead worker, though their rounds do.
     FreePlaces,
+    /// Each node takes its own pauses for the silence of others.
+    CountPauses,
 }
 
 /// A job and its fate.
@@ -193,6 +198,7 @@ struct Job<'a> {
     /// How often each process was started.
     starts: Vec<u64>,
     known: Vec<bool>,
+    pauses: Pauses,
     agenda: BTreeMap<(Duration, usize), Fault>,
     roll: Roll,
     steps: u64,
@@ -219,6 +225,7 @@ impl<'a> Job<'a> {
             nodes: (0..processes).map(|_| None).collect(),
             starts: vec![0; processes],
             known: vec![false; processes],
+            pauses: Pauses::default(),
             agenda,
             roll: Roll::new(processes),
             steps: 0,
@@ -245,22 +252,32 @@ impl<'a> Job<'a> {
     /// One thing that is due: messages first, then the plan, then the clocks.
     fn step(&mut self) {
         if let Some(happening) = self.network.pop(self.now) {
-            return self.happened(happening);
+            if let Some(happening) = self.pauses.pass(happening) {
+                self.happened(happening);
+            }
+            return;
         }
         if let Some(entry) = self.agenda.first_entry().filter(|entry| entry.key().0 <= self.now) {
             let fault = entry.remove();
             return self.fault(fault);
         }
         for process in self.roll.due(self.now) {
+            self.resume(process);
             self.with(process, |node, world| node.wake(world));
         }
+    }
+
+    /// The end of a pause: what reached the process meanwhile happens now.
+    fn resume(&mut self, process: Process) {
+        self.pauses.end(process).into_iter().for_each(|happening| self.happened(happening));
     }
 
     /// Something happened to that process: how it stands may be new.
     fn settle(&mut self, process: Process) {
         let Some(node) = self.nodes.get(process).and_then(Option::as_ref) else { return };
         let over = node.is_over();
-        self.roll.set(process, Standing { wake: node.next_wake(), awaited: !over, over });
+        let wake = node.next_wake().map(|wake| self.pauses.wake(process, wake));
+        self.roll.set(process, Standing { wake, awaited: !over, over });
     }
 
     fn with(&mut self, process: Process, act: impl FnOnce(&mut Node<App>, &mut World<'_, Ledger>)) {
@@ -300,17 +317,26 @@ impl<'a> Job<'a> {
             Fault::Start(process) if !alive(self, process) => self.start(process),
             Fault::Crash(process) if alive(self, process) => {
                 self.network.crash(self.now, process);
-                self.with(process, |node, _| node.kill());
+                self.kill(process);
             }
             Fault::Vanish(process) if alive(self, process) => {
                 self.network.vanish(self.now, process);
-                self.with(process, |node, _| node.kill());
+                self.kill(process);
             }
             Fault::Cut(a, b) => self.network.cut(self.now, a, b),
             Fault::Mend(a, b) => self.network.mend(self.now, a, b),
+            Fault::Pause(process, time) if alive(self, process) => {
+                self.pauses.begin(process, self.now + time);
+                self.settle(process);
+            }
             // One that has ended cannot die, one that lives cannot start.
-            Fault::Start(_) | Fault::Crash(_) | Fault::Vanish(_) => {}
+            Fault::Start(_) | Fault::Crash(_) | Fault::Vanish(_) | Fault::Pause(..) => {}
         }
+    }
+
+    fn kill(&mut self, process: Process) {
+        self.pauses.end(process);
+        self.with(process, |node, _| node.kill());
     }
 
     fn start(&mut self, process: Process) {
@@ -324,6 +350,7 @@ impl<'a> Job<'a> {
             drain: self.config.drain,
             deliver_repetitions: self.config.plant == Some(Plant::DeliverRepetitions),
             ignore_broken_channels: self.config.plant == Some(Plant::IgnoreBrokenChannels),
+            pauses_count: self.config.plant == Some(Plant::CountPauses),
         };
         let app = self.app(process);
         let mut world = World {

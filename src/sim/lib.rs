@@ -18,6 +18,7 @@ pub mod job;
 pub mod ledger;
 pub mod network;
 mod node;
+mod pauses;
 pub mod planning;
 mod roles;
 mod roll;
@@ -39,5 +40,7 @@ pub use trace::Trace;
 
 #[cfg(test)]
 mod death_tests;
+#[cfg(test)]
+mod pause_tests;
 #[cfg(test)]
 mod tests;

@@ -43,7 +43,9 @@ impl Cluster {
                 return; // Not a sign of life with a word in it.
             }
         }
-        if self.members.contains_key(&from) && from != self.me.id {
+        // One that was given up may still send them.
+        let counts = self.members.contains_key(&from) && !self.lost.contains_key(&from);
+        if counts && from != self.me.id {
             self.heard.insert(from, now);
         }
         if self.is_scheduler() && self.ready {
@@ -219,6 +221,18 @@ impl Cluster {
             }
             let reason = format!("no sign of life for {} s", silence.as_secs());
             self.node_lost(now, id, &reason, out);
+        }
+    }
+
+    /// After a pause of this node silence begins anew: others who were stopped with it may have
+    /// been stopped earlier, and may go on later. Once within the limit, so that a node that is
+    /// stopped again and again, as by a scheduler of jobs that share a machine, misses the dead all
+    /// the same.
+    pub(super) fn stood_still(&mut self, now: Duration) {
+        let limit = self.config.heartbeat_timeout.unwrap_or(self.config.silence_limit);
+        if self.forgave.is_none_or(|at| now >= at.saturating_add(limit)) {
+            self.forgave = Some(now);
+            self.heard.values_mut().for_each(|at| *at = now);
         }
     }
 

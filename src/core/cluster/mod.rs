@@ -88,6 +88,8 @@ pub struct Cluster {
     next_pending: NodeId,
     /// When something was last heard from a node that sends signs of life.
     heard: BTreeMap<NodeId, Duration>,
+    /// When this node last stood still, and silence began anew for that.
+    forgave: Option<Duration>,
     /// Channels that are down, and since when.
     down: BTreeMap<NodeId, Duration>,
     /// The dead, with the reason and the time of death.
@@ -158,6 +160,7 @@ impl Cluster {
             registrants: BTreeMap::new(),
             next_pending: -1,
             heard: BTreeMap::new(),
+            forgave: None,
             down: BTreeMap::new(),
             lost: BTreeMap::new(),
             left: BTreeSet::new(),
@@ -250,6 +253,7 @@ impl Cluster {
                 self.node_lost(now, id, &reason, out);
             }
             Event::Tick => self.tick(now, out),
+            Event::StoodStill => self.stood_still(now),
             Event::Finalizing => {
                 self.finalizing = true;
                 self.end_journal(out);

@@ -4,6 +4,7 @@
 mod barriers;
 mod customers;
 mod guests;
+mod pauses;
 mod refusals;
 mod replacements;
 mod sessions;

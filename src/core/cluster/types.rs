@@ -196,6 +196,9 @@ pub enum Event {
     },
     /// Time has passed.
     Tick,
+    /// This node stood still: it was stopped, or its machine was. The time that is given leaves
+    /// such pauses out ([`AwakeClock`](crate::awake::AwakeClock)).
+    StoodStill,
     /// This node is past its exit barrier: losses mean nothing any more.
     Finalizing,
     /// Server: what it holds, or what is new of that. Answers with all [`Action::Collect`] with its

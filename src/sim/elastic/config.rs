@@ -36,6 +36,8 @@ pub enum Fault {
     Flow(Process, Process),
     /// The process does nothing for that long. What reaches it waits.
     Pause(Process, Duration),
+    /// The same, while all others stand still too, so that nobody is to be taken for dead.
+    StandStill(Process, Duration),
     /// The lines of the process have these rates from now on; none: no limit.
     Rates(Process, Option<Rates>),
     /// That is between the first process and the second from now on, in that direction; none: what

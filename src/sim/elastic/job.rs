@@ -15,6 +15,7 @@ use crate::app::Judge;
 use crate::disk::Disk;
 use crate::network::{Happening, Network, Process, Sealed};
 use crate::node::{End, Node, Options, World};
+use crate::pauses::Pauses;
 use crate::roll::{Roll, Standing};
 use crate::steps::Steps;
 use crate::trace::{Trace, fnv1a};
@@ -79,8 +80,7 @@ pub(super) struct Job<'a> {
     pub(super) nodes: Vec<Option<Node<App>>>,
     /// How often each process was started.
     starts: Vec<u64>,
-    /// Until when processes pause, and what reached them meanwhile.
-    pauses: BTreeMap<Process, (Duration, Vec<Happening>)>,
+    pauses: Pauses,
     agenda: BTreeMap<(Duration, u64), Fault>,
     planned: u64,
     roll: Roll,
@@ -118,7 +118,7 @@ impl<'a> Job<'a> {
             maker: Maker::new(config, tensors),
             nodes: (0..config.processes()).map(|_| None).collect(),
             starts: vec![0; config.processes()],
-            pauses: BTreeMap::new(),
+            pauses: Pauses::default(),
             agenda: BTreeMap::new(),
             planned: 0,
             roll: Roll::new(config.processes()),
@@ -170,9 +170,8 @@ impl<'a> Job<'a> {
     /// Something happened to that process: how it stands may be new.
     fn settle(&mut self, process: Process) {
         let Some(node) = self.nodes.get(process).and_then(Option::as_ref) else { return };
-        let pause = self.pauses.get(&process).map(|(until, _)| *until);
         let standing = Standing {
-            wake: node.next_wake().map(|wake| pause.map_or(wake, |until| wake.max(until))),
+            wake: node.next_wake().map(|wake| self.pauses.wake(process, wake)),
             awaited: node.is_ready() && !node.is_over(),
             // The end of a server alone is not the end of the job.
             over: node.is_over() && process > self.config.servers,
@@ -183,9 +182,8 @@ impl<'a> Job<'a> {
     /// One thing that is due: messages first, then the plan, then the clocks.
     fn step(&mut self) {
         if let Some(happening) = self.network.pop(self.now) {
-            match self.pauses.get_mut(&happening.process()) {
-                Some((_, waiting)) => waiting.push(happening),
-                None => self.happened(happening),
+            if let Some(happening) = self.pauses.pass(happening) {
+                self.happened(happening);
             }
             return;
         }
@@ -201,7 +199,7 @@ impl<'a> Job<'a> {
 
     /// The end of a pause: what reached the process meanwhile happens now.
     fn resume(&mut self, process: Process) {
-        let (_, waiting) = self.pauses.remove(&process).unwrap_or_default();
+        let waiting = self.pauses.end(process);
         self.settle(process);
         waiting.into_iter().for_each(|happening| self.happened(happening));
     }
@@ -284,9 +282,8 @@ impl<'a> Job<'a> {
             Fault::Mend(a, b) => self.network.mend(self.now, a, b),
             Fault::Stall(from, to) => self.network.stall(from, to),
             Fault::Flow(from, to) => self.network.flow(self.now, from, to),
-            Fault::Pause(process, time) => {
-                let until = self.now + time;
-                self.pauses.entry(process).or_default().0 = until;
+            Fault::Pause(process, time) | Fault::StandStill(process, time) => {
+                self.pauses.begin(process, self.now + time);
                 self.settle(process);
             }
             Fault::Rates(process, rates) => self.network.set_rates(process, rates),
@@ -312,7 +309,7 @@ impl<'a> Job<'a> {
         let Some(scheduler) = scheduler.map(Node::cluster) else { return false };
         let trains = |process: &Process| {
             let node = self.nodes.get(*process).and_then(Option::as_ref);
-            let node = node.filter(|node| !node.is_over() && !self.pauses.contains_key(process));
+            let node = node.filter(|node| !node.is_over() && !self.pauses.holds(*process));
             node.is_some_and(|node| {
                 let (me, live) = (node.cluster().me(), &scheduler.policy().live);
                 let named = live.iter().any(|w| (w.node, w.incarnation) == (me.id, me.incarnation));
@@ -327,8 +324,7 @@ impl<'a> Job<'a> {
     fn heal(&mut self) {
         self.steps_of_death.disarm();
         self.network.heal(self.now);
-        let paused: Vec<Process> = self.pauses.keys().copied().collect();
-        paused.into_iter().for_each(|process| self.resume(process));
+        self.pauses.processes().into_iter().for_each(|process| self.resume(process));
         (0..self.nodes.len()).for_each(|process| self.network.set_rates(process, None));
         self.network.reset_edges(&self.config.edges);
         if !self.lives(0) && self.config.journal && !self.ended() {
@@ -345,7 +341,7 @@ impl<'a> Job<'a> {
         how(&mut self.network, self.now, process);
         let Some(node) = self.nodes.get_mut(process).and_then(Option::as_mut) else { return };
         node.kill();
-        self.pauses.remove(&process);
+        self.pauses.end(process);
         if self.config.is_server(process) {
             let id = node.cluster().me().id;
             self.deaths += 1;
@@ -384,6 +380,7 @@ impl<'a> Job<'a> {
             drain: true,
             deliver_repetitions: false,
             ignore_broken_channels: false,
+            pauses_count: Sabotage::counts_pauses(self.config.plant),
         };
         let app = self.maker.app(self.config, process, self.random.split());
         let machine = if process == 0 && again {

@@ -99,11 +99,13 @@ pub enum Plant {
     LeaseAwaitsDead,
     /// A worker goes on with the first share that it ever got.
     ShareKept,
+    /// Each node takes its own pauses for the silence of others.
+    PausesCounted,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 38] = [
+    pub const ALL: [Self; 39] = [
         Self::DuplicateCounted,
         Self::AnswerBeforeReplica,
         Self::StaleRouteWins,
@@ -142,6 +144,7 @@ impl Plant {
         Self::LeaseAwaitsReturned,
         Self::LeaseAwaitsDead,
         Self::ShareKept,
+        Self::PausesCounted,
     ];
 }
 
@@ -476,6 +479,11 @@ impl Sabotage {
                 ticket.tree ^= 1;
             }
         }
+    }
+
+    /// True if the clock of a node goes on while its process stands still.
+    pub(super) fn counts_pauses(plant: Option<Plant>) -> bool {
+        plant == Some(Plant::PausesCounted)
     }
 
     // ---- at the scheduler -----------------------------------------------------------------------

@@ -26,6 +26,8 @@ const BEGIN: Duration = Duration::from_millis(300);
 const WRONG: Duration = Duration::from_secs(5);
 /// What is noticed as death takes less than that, in `nodes::cluster_config`.
 const NOTICED: Duration = Duration::from_millis(2500);
+/// What processes that stand still together begin and end apart.
+const APART: Duration = Duration::from_millis(700);
 /// After its faults a job has so long to end.
 const TO_END: Duration = Duration::from_secs(60);
 
@@ -76,11 +78,14 @@ pub enum Scenario {
     Trees,
     /// Workers share batches, die, are taken for dead, and are started again.
     Sessions,
+    /// All processes stand still, for longer than any silence that is suffered; each begins and
+    /// ends a little earlier or later than others. Servers join, and the scheduler may come back.
+    StandStill,
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Calm,
         Self::Moves,
         Self::Rates,
@@ -99,6 +104,7 @@ impl Scenario {
         Self::Storm,
         Self::Trees,
         Self::Sessions,
+        Self::StandStill,
     ];
 
     /// Its name, as the command line has it.
@@ -123,6 +129,7 @@ impl Scenario {
             Self::Storm => "storm",
             Self::Trees => "trees",
             Self::Sessions => "sessions",
+            Self::StandStill => "stand-still",
         }
     }
 
@@ -228,6 +235,7 @@ pub fn job(seed: u64, fixed: &Fixed) -> ElasticConfig {
         }
         Scenario::Trees => draw.trees(&mut config),
         Scenario::Sessions => draw.sessions(&mut config),
+        Scenario::StandStill => draw.stand_still(&mut config),
     }
     if let Some(keys) = fixed.keys {
         draw.widen(&mut config, keys as u64);
@@ -555,6 +563,34 @@ impl Draw {
                 config.faults.push((at + pause * again, Fault::Start(process)));
             }
         }
+    }
+
+    fn stand_still(&mut self, config: &mut ElasticConfig) {
+        if self.0.percent(40) {
+            self.joins(config);
+        }
+        match self.0.below(3) {
+            0 => self.scheduler(config),
+            1 => self.drains(config),
+            _ => {}
+        }
+        let mut begin = BEGIN;
+        for _ in 0..self.between(1, 2) {
+            begin += self.0.time(WRONG / 2);
+            let time = APART * 2 + NOTICED + self.0.time(MS * 100_000);
+            // Whatever else happens, and what it leads to, is before it or after it.
+            for (at, _) in config.faults.iter_mut().filter(|(at, _)| *at + NOTICED >= begin) {
+                *at += time + NOTICED * 2;
+            }
+            for process in 0..config.processes() {
+                let (early, late) = (self.0.time(APART), self.0.time(APART));
+                let still = Fault::StandStill(process, time + late - early);
+                config.faults.push((begin + early, still));
+            }
+            begin += time + NOTICED * 2;
+            config.heal = config.heal.max(begin + WRONG);
+        }
+        config.time_max = config.heal + TO_END;
     }
 
     fn scheduler(&mut self, config: &mut ElasticConfig) {

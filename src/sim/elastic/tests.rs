@@ -222,7 +222,7 @@ fn a_seed_always_goes_the_same_way() {
 const SECOND_SEEDS: u64 = 6;
 
 /// Where each mistake shows soonest.
-const PLANTED: [(Plant, Scenario); 38] = [
+const PLANTED: [(Plant, Scenario); 39] = [
     (Plant::DuplicateCounted, Scenario::Calm),
     (Plant::AnswerBeforeReplica, Scenario::Restarts),
     (Plant::StaleRouteWins, Scenario::Moves),
@@ -261,6 +261,7 @@ const PLANTED: [(Plant, Scenario); 38] = [
     (Plant::LeaseAwaitsReturned, Scenario::Sessions),
     (Plant::LeaseAwaitsDead, Scenario::Sessions),
     (Plant::ShareKept, Scenario::Sessions),
+    (Plant::PausesCounted, Scenario::StandStill),
 ];
 
 fn is_caught((plant, scenario): (Plant, Scenario)) {
@@ -294,7 +295,7 @@ fn planted_mistakes_are_all_caught_third_part() {
 
 #[test]
 fn planted_mistakes_with_batches_are_all_caught() {
-    PLANTED[35..].iter().copied().for_each(is_caught);
+    PLANTED[35..38].iter().copied().for_each(is_caught);
 }
 
 #[test]
@@ -307,6 +308,11 @@ fn planted_mistakes_along_trees_are_all_caught() {
 #[test]
 fn planted_mistakes_about_customers_are_caught() {
     PLANTED[33..35].iter().copied().for_each(is_caught);
+}
+
+#[test]
+fn planted_mistakes_about_pauses_are_caught() {
+    PLANTED[38..].iter().copied().for_each(is_caught);
 }
 
 /// Two customers of each worker, whose keys have the same numbers: each has the values that it

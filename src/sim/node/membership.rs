@@ -19,16 +19,17 @@ impl<A: Application> Node<A> {
         if self.doomed {
             return;
         }
+        let now = self.clock.read(world.now);
         if let Event::Received { from: Some(id), .. } = &event {
-            self.cluster.heard(world.now, *id);
+            self.cluster.heard(now, *id);
         }
         let mut actions = Vec::new();
-        self.cluster.handle(world.now, event, &mut actions);
+        self.cluster.handle(now, event, &mut actions);
         let mut queue = VecDeque::from(actions);
         while let Some(action) = queue.pop_front() {
             if let Some(echo) = self.apply(world, action) {
                 let mut more = Vec::new();
-                self.cluster.handle(world.now, echo, &mut more);
+                self.cluster.handle(now, echo, &mut more);
                 queue.extend(more);
             }
         }
@@ -132,7 +133,7 @@ impl<A: Application> Node<A> {
         if to > 0 && self.cluster.is_ready() {
             let ours = self.cluster.is_ours(to);
             if let Some(resender) = &mut self.resender {
-                resender.outgoing(world.now, to, &mut message, ours);
+                resender.outgoing(self.clock.read(world.now), to, &mut message, ours);
             }
         }
         self.leave(world, to, &message, false);

@@ -3,15 +3,17 @@
 //! here done one after the other, in the order that the network decides.
 //!
 //! `membership` applies what the membership decides, `send` brings messages onto their connections,
-//! `peers` has those.
+//! `peers` has those. `own_clock` is what the van's clock shows.
 
 mod membership;
+mod own_clock;
 mod peers;
 mod send;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use self::own_clock::OwnClock;
 use self::peers::Peers;
 use super::app::{Application, Input, Judge, Output, View};
 use super::disk::Disk;
@@ -77,12 +79,16 @@ pub(super) struct Options {
     pub(super) deliver_repetitions: bool,
     /// Planted: broken channels are not noticed.
     pub(super) ignore_broken_channels: bool,
+    /// Planted: its own pauses count as time in which others are silent.
+    pub(super) pauses_count: bool,
 }
 
 /// One process.
 pub(super) struct Node<A> {
     process: Process,
     options: Options,
+    /// All times of a node are its own.
+    clock: OwnClock,
     cluster: Cluster,
     resender: Option<Resender>,
     /// The stock wire.
@@ -142,6 +148,7 @@ impl<A: Application> Node<A> {
         let mut node = Self {
             process,
             options,
+            clock: OwnClock::new(world.now, options.pauses_count),
             cluster,
             resender,
             connections: Peers::default(),
@@ -204,13 +211,15 @@ impl<A: Application> Node<A> {
         &self.app
     }
 
-    /// When [`Self::wake`] is due.
+    /// When [`Self::wake`] is due, in the world's time.
     pub(super) fn next_wake(&self) -> Option<Duration> {
         if self.is_over() {
             return None;
         }
         let resend = self.resender.as_ref().and_then(Resender::next_deadline);
-        Some([resend, self.next_wake].into_iter().flatten().fold(self.next_tick, Duration::min))
+        let own =
+            [resend, self.next_wake].into_iter().flatten().fold(self.next_tick, Duration::min);
+        Some(self.clock.in_world(own))
     }
 
     /// A message came, over a connection of the native data plane if `kept`.
@@ -292,7 +301,8 @@ impl<A: Application> Node<A> {
     ) -> bool {
         let (Some(resender), Some(from)) = (&mut self.resender, from) else { return true };
         let ours = message.meta.sequence != 0 || self.cluster.is_ours(from);
-        let outcome = resender.incoming(world.now, from, message, ours);
+        let now = self.clock.read(world.now);
+        let outcome = resender.incoming(now, from, message, ours);
         if let Some(ack) = outcome.ack {
             self.post(world, from, &ack);
         }
@@ -331,8 +341,12 @@ impl<A: Application> Node<A> {
         if self.is_over() {
             return;
         }
+        let now = self.clock.read(world.now);
+        if self.clock.stood_still() {
+            self.event(world, Event::StoodStill);
+        }
         self.resend_due(world);
-        if self.next_wake.is_some_and(|at| at <= world.now) {
+        if self.next_wake.is_some_and(|at| at <= now) {
             self.next_wake = None;
             self.tell(world, Input::Wake);
         }
@@ -341,14 +355,14 @@ impl<A: Application> Node<A> {
         }
         self.event(world, Event::Tick);
         let deadline = self.cluster.next_deadline().unwrap_or(Duration::MAX);
-        self.next_tick = deadline.clamp(world.now + TICK_MIN, world.now + TICK);
+        self.next_tick = deadline.clamp(now + TICK_MIN, now + TICK);
         self.end_drain(world);
     }
 
     fn resend_due(&mut self, world: &mut World<'_, A::Ledger>) {
         let Some(resender) = &mut self.resender else { return };
         let (mut again, mut gave_up) = (Vec::new(), Vec::new());
-        resender.tick(world.now, &mut again, &mut gave_up);
+        resender.tick(self.clock.read(world.now), &mut again, &mut gave_up);
         for (to, message) in again {
             self.post(world, to, &message);
         }
@@ -370,7 +384,8 @@ impl<A: Application> Node<A> {
                 continue;
             }
             let mut out = Vec::new();
-            let view = View { now: world.now, process: self.process, cluster: &self.cluster };
+            let now = self.clock.read(world.now);
+            let view = View { now, process: self.process, cluster: &self.cluster };
             self.app.input(&view, input, world.ledger, &mut out);
             for output in out {
                 self.do_for_app(world, output);
@@ -387,7 +402,9 @@ impl<A: Application> Node<A> {
                     Event::EnterBarrier { ticket, customer_id: 0, group, leaving, instance: false },
                 );
             }
-            Output::WakeAfter(time) => self.next_wake = Some(world.now + time),
+            Output::WakeAfter(time) => {
+                self.next_wake = Some(self.clock.read(world.now) + time);
+            }
             Output::Elastic(event) => self.decide(world, event),
             Output::End(result) => self.end_app(world, result),
         }
@@ -405,14 +422,14 @@ impl<A: Application> Node<A> {
             Err(text) => End::Failed(text),
         };
         world.trace.line(world.now, format_args!("p{} ends: {end:?}", self.process));
-        self.state = State::Draining { until: world.now + DRAIN, end };
+        self.state = State::Draining { until: self.clock.read(world.now) + DRAIN, end };
         self.end_drain(world);
     }
 
     fn end_drain(&mut self, world: &mut World<'_, A::Ledger>) {
         let State::Draining { until, end } = &self.state else { return };
         let pending = self.resender.as_ref().map_or(0, Resender::pending);
-        if !self.options.drain || pending == 0 || world.now >= *until {
+        if !self.options.drain || pending == 0 || self.clock.read(world.now) >= *until {
             self.state = State::Over(end.clone());
             world.network.end(world.now, self.process);
         }

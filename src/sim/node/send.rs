@@ -19,7 +19,7 @@ impl<A: Application> Node<A> {
         let native = self.native.contains_key(&to);
         let ours = self.cluster.is_ours(to);
         if let Some(resender) = self.resender.as_mut().filter(|_| !native) {
-            resender.outgoing(world.now, to, &mut message, ours);
+            resender.outgoing(self.clock.read(world.now), to, &mut message, ours);
         }
         self.leave(world, to, &message, native);
     }

@@ -1,0 +1,52 @@
+//! Processes that stand still for a while: what reaches them meanwhile waits, and happens when they
+//! go on. Whoever asks them cannot tell them from the dead.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::network::{Happening, Process};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Pauses {
+    /// Until when, and what waits.
+    all: BTreeMap<Process, (Duration, Vec<Happening>)>,
+}
+
+impl Pauses {
+    /// The process stands still until then.
+    pub(super) fn begin(&mut self, process: Process, until: Duration) {
+        self.all.entry(process).or_default().0 = until;
+    }
+
+    /// When its clock is due that would be due then.
+    pub(super) fn wake(&self, process: Process, due: Duration) -> Duration {
+        self.all.get(&process).map_or(due, |(until, _)| due.max(*until))
+    }
+
+    /// True if the process stands still.
+    pub(super) fn holds(&self, process: Process) -> bool {
+        self.all.contains_key(&process)
+    }
+
+    /// Gives back what can happen now: not what reaches somebody who stands still.
+    pub(super) fn pass(&mut self, happening: Happening) -> Option<Happening> {
+        match self.all.get_mut(&happening.process()) {
+            Some((_, waiting)) => {
+                waiting.push(happening);
+                None
+            }
+            None => Some(happening),
+        }
+    }
+
+    /// The process goes on: what waited, in its order.
+    pub(super) fn end(&mut self, process: Process) -> Vec<Happening> {
+        self.all.remove(&process).unwrap_or_default().1
+    }
+
+    /// Who stands still.
+    pub(super) fn processes(&self) -> Vec<Process> {
+        self.all.keys().copied().collect()
+    }
+}
