@@ -2,7 +2,7 @@
 //! May name the running node and its `training`; must not name the van or a customer.
 
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::error::{NodeError, Result, refuse_forked};
 use crate::running::{NodeRef, RunningNode};
@@ -11,6 +11,7 @@ use pslite_core::cluster::{BalanceWord, Event};
 use pslite_core::training::balance::{Batch, Participant, Turn};
 use pslite_core::wire::balance::{BalanceOpen, BalanceReport};
 use pslite_core::wire::{Role, SCHEDULER};
+use pslite_observe::awake;
 use pslite_observe::log::{self, Level};
 
 /// How long the scheduler may take to answer an opening.
@@ -73,7 +74,7 @@ impl BatchSession {
 
     /// Returns the iterations of an epoch.
     fn wait_for_answer(&self, node: &NodeRef) -> Result<u64> {
-        let (training, begin) = (node.training(), Instant::now());
+        let (training, begin) = (node.training(), awake::now());
         let mut said = false;
         let mut sessions = training.sessions();
         loop {
@@ -92,7 +93,7 @@ impl BatchSession {
             if held.participant.is_answered() {
                 return Ok(held.participant.per_epoch());
             }
-            let (passed, whom) = (begin.elapsed(), held.participant.waits_for());
+            let (passed, whom) = (awake::since(begin), held.participant.waits_for());
             if passed >= ANSWER && whom.is_empty() {
                 return Err(NodeError::Timeout(format!(
                     "session {:?}: the scheduler gives no answer; is it an older version?",
@@ -132,7 +133,7 @@ impl BatchSession {
     /// not take part any more.
     pub fn next(&self, limit: Option<Duration>) -> Result<Option<Batch>> {
         let node = self.node()?;
-        let begin = Instant::now();
+        let begin = awake::now();
         let mut said = false;
         loop {
             let (turn, words) = self.turn(&node)?;
@@ -145,7 +146,7 @@ impl BatchSession {
                 }
                 Turn::Wait => {}
             }
-            let passed = begin.elapsed();
+            let passed = awake::since(begin);
             if limit.is_some_and(|limit| passed >= limit) {
                 return Err(NodeError::Timeout(self.waiting_text(&node)));
             }

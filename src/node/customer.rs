@@ -15,7 +15,7 @@ mod made;
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -32,6 +32,7 @@ use crate::worker::WorkerCustomer;
 pub use crate::worker::{Done, Request, Values};
 use pslite_core::values::KvPairs;
 use pslite_core::wire::Meta;
+use pslite_observe::awake;
 use pslite_transport::fork::{self, Life};
 
 /// What a customer's thread, its callers and the van share.
@@ -151,7 +152,7 @@ impl CustomerHandle {
     /// # Errors
     /// As [`Self::wait`]; or [`NodeError::Timeout`]: the request is not over yet.
     pub fn wait_for(&self, timestamp: i32, limit: Duration) -> Result<()> {
-        let until = Instant::now().checked_add(limit);
+        let until = awake::now().checked_add(limit);
         self.shared().worker.wait(timestamp, until, &*self.mailbox)
     }
 

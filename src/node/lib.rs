@@ -18,6 +18,7 @@
 //! tells the scheduler why a node does not start. Which room may name which is in
 //! `tests/layers.rs`.
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests measure how long they wait"))]
 
 mod address;
 mod base;

@@ -2,6 +2,11 @@
 //! a name may get an address later, this waits for it. Otherwise an unknown name is an error at
 //! once, as on stock. May ask the resolver, log and sleep.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "before the node: nobody keeps time, and the resolver may take long"
+)]
+
 use std::net::IpAddr;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};

@@ -6,7 +6,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -15,6 +15,7 @@ use crate::error::{NodeError, Result};
 use pslite_core::cluster::{READS_ITS_CONNECTION, Status};
 use pslite_core::wire::elastic::{SchedulerMessage, SchedulerMessageKind};
 use pslite_core::wire::{self, Command, Control, Message, NodeId, SCHEDULER};
+use pslite_observe::awake;
 use pslite_transport::address as net;
 use pslite_transport::zmq::{
     Answers, Endpoint, Question, TransportError, ZmqOptions, ZmqTransport,
@@ -101,7 +102,7 @@ impl Operator {
     /// Returns once somebody listens there. That nobody does is known at once; a scheduler that is
     /// just started gets a second.
     fn wait_for_listener(&self) -> Result<()> {
-        let began = Instant::now();
+        let began = awake::now();
         let host = &self.host;
         let found = net::resolve(host).map_err(|error| NodeError::Address(error.to_string()))?;
         let address = found
@@ -113,7 +114,7 @@ impl Operator {
             let limit = self.timeout.clamp(AGAIN, LONGEST);
             let Err(error) = TcpStream::connect_timeout(&place, limit) else { return Ok(()) };
             let refused = error.kind() == io::ErrorKind::ConnectionRefused;
-            if refused && began.elapsed() + AGAIN < NOBODY_LISTENS.min(self.timeout) {
+            if refused && awake::since(began) + AGAIN < NOBODY_LISTENS.min(self.timeout) {
                 thread::sleep(AGAIN);
                 continue;
             }
@@ -165,7 +166,7 @@ impl Operator {
         mut question: Question,
         listener: Option<&ZmqTransport>,
     ) -> Option<SchedulerMessage> {
-        let until = Instant::now().checked_add(self.timeout);
+        let until = awake::now().checked_add(self.timeout);
         let (tell, told) = mpsc::channel();
         thread::scope(|scope| {
             if let Some(transport) = listener {
@@ -190,7 +191,7 @@ impl Operator {
                 if let Some(word) = answer_of(frames.first()) {
                     break Some(word);
                 }
-                if until.is_some_and(|until| Instant::now() >= until) {
+                if until.is_some_and(|until| awake::now() >= until) {
                     break None;
                 }
             };

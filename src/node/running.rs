@@ -20,6 +20,7 @@ use pslite_core::wire::trees::OVERLAYS_KEPT;
 use pslite_core::wire::trees::Overlay;
 use pslite_core::wire::{self, Key, Message, NodeId, id_to_rank};
 use pslite_observe::Traffic;
+use pslite_observe::awake;
 use pslite_observe::log::RateLimit;
 use pslite_transport::native::{LentMemory, NativeIncoming, NativeTransport};
 
@@ -93,7 +94,7 @@ impl NodeState {
         Self {
             traffic: Arc::new(Traffic::new(settings.num_workers, settings.num_servers)),
             garbage: RateLimit::new(Duration::from_secs(5)),
-            started: Instant::now(),
+            started: awake::now(),
             my_id: AtomicI32::new(my_id),
             elastic: AtomicBool::new(false),
             policy: Mutex::default(),
@@ -104,7 +105,7 @@ impl NodeState {
 
     /// Time since the start: the clock of all state machines of this node.
     pub(crate) fn now(&self) -> Duration {
-        self.started.elapsed()
+        awake::since(self.started)
     }
 
     /// My id, or [`wire::EMPTY`] before the job is complete.

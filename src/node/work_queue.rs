@@ -6,6 +6,8 @@
 //! is not handled at once if it would overtake another, nor for a while after one that took long:
 //! then it is better to receive and handle in parallel.
 
+#![allow(clippy::disallowed_methods, reason = "how long a handler took: no limit on others")]
+
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};

@@ -2,10 +2,12 @@
 //!
 //! The log is plain lines on standard error, in the shape that ps-lite's users know. Everything
 //! that is counted has a row in `events`; a `snapshot` of the numbers goes to the application or to
-//! a file (`metrics_file`). Counting must not lock, allocate, or enter the system for each message.
+//! a file (`metrics_file`). `awake` is the time of this process without its pauses, for all who
+//! wait for others. Counting must not lock, allocate, or enter the system for each message.
 //! Nothing global is installed: a preloaded library is a guest in somebody's process.
 #![forbid(unsafe_code)]
 
+pub mod awake;
 pub mod events;
 pub mod histogram;
 pub mod log;

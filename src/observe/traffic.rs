@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use super::awake;
 use super::events::{Counted, Label};
 use super::histogram::Histogram;
 use super::snapshot::{Snapshot, Value, peer_name};
@@ -119,7 +120,7 @@ impl Traffic {
         let nodes = num_workers.max(num_servers) + JOINERS;
         let ids = pslite_core::wire::worker_id(nodes) as usize + 1;
         Self {
-            started: Instant::now(),
+            started: awake::now(),
             peers: (0..ids).map(|_| OnceLock::new()).collect(),
             pulls_copied: AtomicU64::new(0),
         }
@@ -128,7 +129,7 @@ impl Traffic {
     /// The clock of the times that are counted here.
     #[must_use]
     pub fn now(&self) -> Duration {
-        self.started.elapsed()
+        awake::since(self.started)
     }
 
     fn peer(&self, id: NodeId) -> Option<&Peer> {

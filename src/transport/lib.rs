@@ -7,6 +7,7 @@
 //! transport counts; `descriptors` raises the limit of open files; `threads` asks for room for
 //! threads; `fork` detects a forked child; `sys` is the only unsafe code besides `ffi`.
 #![deny(unsafe_code)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests measure how long they wait"))]
 
 pub mod address;
 pub mod counters;

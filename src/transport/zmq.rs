@@ -31,6 +31,7 @@ use super::sys::{Context, Frame, Kind, Outgoing, Socket};
 use channel::{ASIDE_MAX, QUEUED_MAX, StockChannel, close_channel, waiting};
 use names::{Names, id_of};
 use out::{FLUSH, Outs, Report};
+use pslite_observe::awake;
 use received::{Received, Receiver};
 use two_way::TwoWay;
 pub(super) use types::{bind_error, bind_in_range};
@@ -431,7 +432,7 @@ impl ZmqTransport {
                 let channel = lock(peer);
                 channel.is_new && channel.is_used
             };
-            if !peers.values().any(would_lose) || Instant::now() >= until {
+            if !peers.values().any(would_lose) || awake::now() >= until {
                 return;
             }
             drop(peers);
@@ -451,8 +452,8 @@ impl ZmqTransport {
     /// Closes every socket. What was sent is flushed, for at most `linger`.
     pub fn close(&self, linger: Duration) {
         self.stopping.store(true, Ordering::SeqCst);
-        let until = Instant::now() + linger;
-        while self.flush().left && Instant::now() < until {
+        let until = awake::now() + linger;
+        while self.flush().left && awake::now() < until {
             std::thread::sleep(Duration::from_millis(1));
         }
         self.wait_for_handshakes(until);

@@ -2,11 +2,12 @@
 
 use std::process::ExitCode;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use pslite::cluster::Status;
 use pslite::node::Operator;
+use pslite::observe::awake;
 use pslite::wire::{NodeId, server_id};
 
 use crate::print::say;
@@ -50,13 +51,13 @@ pub(crate) fn run(arguments: &DrainArguments) -> Result<ExitCode> {
 }
 
 fn wait(operator: &Operator, server: NodeId, limit: Duration) -> Result<()> {
-    let until = Instant::now() + limit;
+    let until = awake::now() + limit;
     loop {
         let state = state(&operator.status()?, server);
         match state.as_str() {
             "released" => return Ok(()),
             "dead" => bail!("it died before it was empty"),
-            _ if Instant::now() >= until => bail!("it is not empty after {limit:?}: {state}"),
+            _ if awake::now() >= until => bail!("it is not empty after {limit:?}: {state}"),
             _ => thread::sleep(LOOK_EVERY),
         }
     }

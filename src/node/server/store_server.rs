@@ -17,7 +17,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -36,6 +36,7 @@ use pslite_core::store::{Answer, PART_BYTES, Store, StoreConfig};
 use pslite_core::values::spaces::space_begin;
 use pslite_core::values::{KvPairs, key_at, server_key_ranges};
 use pslite_core::wire::{Frames, Message, Meta, NodeId};
+use pslite_observe::awake;
 use pslite_observe::log::{self, Level};
 use pslite_observe::{MessageKind, Traffic};
 
@@ -161,11 +162,11 @@ impl StoreServer {
         if let Ok(node) = node {
             store.hear(node.now(), &message.meta, &message.data);
         }
-        let begin = Instant::now();
+        let begin = awake::now();
         let mut out = Outbound::default();
         store.serve(message.meta.clone(), &message.data, &mut out);
         drop(store);
-        let took = begin.elapsed();
+        let took = awake::since(begin);
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         serving.busy.fetch_add(nanos, Ordering::Relaxed);
         serving.traffic.served(message.meta.sender, MessageKind::of(&message.meta), took);

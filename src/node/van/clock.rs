@@ -1,26 +1,33 @@
 //! The van's clock thread. At each tick it reads which channels came up or went down, sends again
-//! what was not confirmed in time, and wakes the state machines whose time has come. May touch the
-//! van; decides nothing itself.
+//! what was not confirmed in time, and wakes the state machines whose time has come. As it wakes
+//! many times a second, the clock of this process counts all time in which it runs, and it finds
+//! that the process stood still. May touch the van; decides nothing itself.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::{TICK, Van};
 use crate::running::RunningNode;
 use crate::sync::lock;
 use pslite_core::cluster::Event;
+use pslite_observe::awake;
+use pslite_observe::log::{self, Level, RateLimit};
 use pslite_transport::zmq::{NumberedEvent, SendMode};
 
 /// When it is looked again whether there is room for what waits, if there just was.
 const SOON: Duration = Duration::from_millis(2);
+/// A pause that is worth a line. A busy machine makes shorter ones.
+const LONG_PAUSE: Duration = Duration::from_secs(5);
 
 impl Van {
     /// Ticks until the node stops.
     pub(super) fn keep_time(self: &Arc<Self>) {
         let mut watches = Default::default();
+        let mut missed = awake::missed();
         let mut events: Vec<NumberedEvent> = Vec::new();
         while !self.stopping.load(Ordering::Relaxed) {
+            self.look_for_pause(&mut missed);
             events.clear();
             self.transport.channel_events(&mut events);
             events.iter().for_each(|event| self.handle_channel(*event));
@@ -42,6 +49,29 @@ impl Van {
             self.rest();
         }
         self.say_last_carriers();
+    }
+
+    /// Finds that this process, or its machine, stood still since the last tick.
+    fn look_for_pause(&self, told: &mut Duration) {
+        static SAID: OnceLock<RateLimit> = OnceLock::new();
+        // Nobody may have read it since.
+        let _ = self.now();
+        let missed = awake::missed();
+        let pause = missed.saturating_sub(std::mem::replace(told, missed));
+        if pause.is_zero() {
+            return;
+        }
+        // All nodes of the process find it.
+        let said = SAID.get_or_init(|| RateLimit::new(LONG_PAUSE));
+        if pause >= LONG_PAUSE && said.hit().is_some() {
+            let seconds = pause.as_secs_f64();
+            let text = format!(
+                "this process stood still for {seconds:.1} s (it was stopped, or its machine was): \
+                 that is not counted as silence of others"
+            );
+            log::write(Level::Warning, &text);
+        }
+        self.event(Event::StoodStill);
     }
 
     /// Sleeps until the next tick. What waits for room goes on meanwhile, as long as peers take it:

@@ -8,6 +8,7 @@ use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use crate::sync::lock;
+use pslite_observe::awake;
 
 /// For how long a customer's code may keep the receiving thread from receiving.
 const HANDLER_LATE_AFTER: Duration = Duration::from_millis(50);
@@ -60,7 +61,7 @@ impl Watch {
     /// caller takes over then.
     pub(super) fn is_late(&mut self, handler: &InlineHandler) -> Option<u64> {
         let number = handler.now.load(Ordering::Acquire);
-        let now = Instant::now();
+        let now = awake::now();
         if number == 0 || number != self.number {
             *self = Self { number, since: (number != 0).then_some(now) };
             return None;

@@ -15,6 +15,7 @@ use crate::running::NodeRef;
 use crate::sync::lock;
 use crate::work_queue::Turn;
 use pslite_core::kv::{Failure, FailureKind, State};
+use pslite_observe::awake;
 use pslite_transport::native::{NativeIncoming, NativeTransport, Stay};
 
 /// The threads that wait for requests of a customer.
@@ -101,8 +102,7 @@ impl WorkerCustomer {
         let Some(until) = until else {
             return self.answered.wait(requests).unwrap_or_else(PoisonError::into_inner);
         };
-        let left = until.saturating_duration_since(Instant::now());
-        let woken = self.answered.wait_timeout(requests, left);
+        let woken = self.answered.wait_timeout(requests, awake::left(until));
         woken.unwrap_or_else(PoisonError::into_inner).0
     }
 
@@ -163,7 +163,7 @@ impl WorkerCustomer {
 }
 
 fn is_over(until: Option<Instant>) -> bool {
-    until.is_some_and(|until| Instant::now() >= until)
+    until.is_some_and(|until| awake::now() >= until)
 }
 
 fn not_yet(timestamp: i32) -> NodeError {

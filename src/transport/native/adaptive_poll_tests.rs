@@ -3,6 +3,7 @@
 
 use std::sync::atomic::AtomicBool;
 use std::thread;
+use std::time::Instant;
 
 use super::tests::{LIMIT, listener, options, pattern, transport, wait_until};
 use super::*;

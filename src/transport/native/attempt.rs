@@ -11,6 +11,7 @@ use super::shared::Shared;
 use super::types::Carriers;
 use crate::dial::{DialledWay, dial, failure, take_answers};
 use pslite_core::wire::native::{HEADER, Head, Hello, Info, Kind, Parsed, VERSION, Welcome, parse};
+use pslite_observe::awake;
 
 /// How long an attempt may take. A peer answers on its receiving thread, which may have other work.
 const ATTEMPT_LIMIT: Duration = Duration::from_secs(10);
@@ -85,7 +86,7 @@ impl Attempt {
         Ok(Self {
             pipe: OutPipe::over_socket(dial(way.first, way.from)?),
             token,
-            until: Instant::now() + if detours { DETOUR_AFTER } else { ATTEMPT_LIMIT },
+            until: awake::now() + if detours { DETOUR_AFTER } else { ATTEMPT_LIMIT },
             stage: Stage::Connecting,
             way: place,
             tunnels: way.then.len(),
@@ -113,7 +114,7 @@ impl Attempt {
         Ok(Self {
             pipe,
             token,
-            until: Instant::now() + ATTEMPT_LIMIT,
+            until: awake::now() + ATTEMPT_LIMIT,
             stage: Stage::Greeting,
             way: 0,
             tunnels: 0,
@@ -140,7 +141,7 @@ impl Attempt {
                 self.begin()?;
             } else {
                 let limit = if self.detours { DETOUR_AFTER } else { ATTEMPT_LIMIT };
-                self.until = Instant::now() + limit;
+                self.until = awake::now() + limit;
                 self.stage = Stage::Tunnels(self.tunnels);
                 socket_write_with(&self.pipe.socket, &self.asks, &[])?;
             }
@@ -150,7 +151,7 @@ impl Attempt {
 
     /// The peer is reached.
     fn begin(&mut self) -> io::Result<()> {
-        self.until = Instant::now() + ATTEMPT_LIMIT;
+        self.until = awake::now() + ATTEMPT_LIMIT;
         if self.ask_first { self.say(true) } else { self.greet() }
     }
 

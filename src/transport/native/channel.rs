@@ -37,6 +37,7 @@ use crate::stuck::Progress;
 use crate::sys::tcp::stays_on_host;
 use crate::zmq::{SendError, SendMode};
 use pslite_core::wire::native::{FRAMES_MAX, Kind, META_MAX, Parsed, Welcome, parse};
+use pslite_observe::awake;
 
 /// Fragments of one gathered write.
 const BATCH_FRAGMENTS: usize = 12;
@@ -231,7 +232,7 @@ impl Channel {
         }
         let adopted = self.adopt(shared, data);
         let data = adopted.as_deref().unwrap_or(data);
-        let now = Instant::now();
+        let now = awake::now();
         let mut state = lock(&self.state);
         let mut looks = 0;
         loop {
@@ -402,7 +403,7 @@ impl Channel {
 
     fn wrote(&self, outbox: &mut Outbox, writing: &mut VecDeque<Fragment>, mut bytes: usize) {
         add(&self.counters.bytes, bytes as u64);
-        let now = Instant::now();
+        let now = awake::now();
         while let Some(fragment) = writing.front_mut() {
             let left = outbox.len_of(fragment) - fragment.done;
             if bytes < left {
@@ -448,7 +449,7 @@ impl Channel {
         }
         state.confirmed = welcome.received;
         state.probe = None;
-        state.note_pace(None, Instant::now());
+        state.note_pace(None, awake::now());
         // The kernel counts anew with the connection, and so does this.
         state.paced = (Duration::ZERO, None);
         state.broken = false;

@@ -21,6 +21,7 @@ use super::receiver::Arrival;
 use super::shared::Shared;
 use super::task::{Registry, Task};
 use crate::sys::fork::Mark;
+use pslite_observe::awake;
 
 /// Connections that have not introduced themselves; more wait in the kernel.
 const HANDSHAKES_MAX: usize = 256;
@@ -86,8 +87,8 @@ impl IoThread {
             handshakes: BTreeMap::new(),
             tasks: BTreeMap::new(),
             registry: Registry::new(BELL + 1),
-            pace_for_copies: PaceForCopies::new(Instant::now()),
-            unsent_limits: UnsentLimits::new(Instant::now()),
+            pace_for_copies: PaceForCopies::new(awake::now()),
+            unsent_limits: UnsentLimits::new(awake::now()),
             shared,
         };
         for listener in thread.shared.same_host.listen() {
@@ -115,7 +116,7 @@ impl IoThread {
                     self.event(event.data(), event.events());
                 }
             }
-            self.tick(Instant::now());
+            self.tick(awake::now());
         }
     }
 
@@ -138,7 +139,7 @@ impl IoThread {
                     self.handshakes.clear();
                 }
                 Command::Connect(channel) => {
-                    self.tasks.insert(channel.number, Task::new(channel, Instant::now()));
+                    self.tasks.insert(channel.number, Task::new(channel, awake::now()));
                 }
                 Command::GiveUp(number, until) => {
                     if let Some(task) = self.tasks.get_mut(&number) {
@@ -147,7 +148,7 @@ impl IoThread {
                 }
                 Command::Look(number) => {
                     if let Some(task) = self.tasks.get_mut(&number) {
-                        task.broken(&mut self.registry, &self.shared, Instant::now());
+                        task.broken(&mut self.registry, &self.shared, awake::now());
                     }
                 }
                 Command::End => return false,
@@ -179,7 +180,7 @@ impl IoThread {
         } else if let Some(number) = self.registry.owner(token)
             && let Some(task) = self.tasks.get_mut(&number)
         {
-            let now = Instant::now();
+            let now = awake::now();
             task.event(token, flags, &mut self.registry, &self.epoll, &self.shared, now);
         }
     }
@@ -217,8 +218,7 @@ impl IoThread {
         let token = self.registry.token();
         let event = EpollEvent::new(EpollFlags::EPOLLIN, token);
         if self.epoll.add(&socket, event).is_ok() {
-            self.handshakes
-                .insert(token, Handshake::new(socket, Arc::from(address), Instant::now()));
+            self.handshakes.insert(token, Handshake::new(socket, Arc::from(address), awake::now()));
         }
     }
 
@@ -254,7 +254,7 @@ impl IoThread {
         else {
             return EpollTimeout::NONE;
         };
-        let left = first.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
+        let left = awake::left(first) + Duration::from_millis(1);
         EpollTimeout::try_from(left).unwrap_or(EpollTimeout::MAX)
     }
 

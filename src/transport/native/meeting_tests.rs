@@ -2,6 +2,7 @@
 
 use std::sync::mpsc;
 use std::thread;
+use std::time::Instant;
 
 use super::tests::{
     LIMIT, Received, TOKEN, listener, number_of, options, pattern, send, sender, wait_for_channel,

@@ -47,7 +47,7 @@ use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -63,6 +63,7 @@ use io_thread::{Command, IoThread};
 pub use lend::{LEND_MIN, LentMemory};
 use outbox::Limits;
 pub(crate) use pipe::{Bell, socket_read, socket_write, socket_write_with};
+use pslite_observe::awake;
 use receiver::Receiver;
 pub use receiver_handoff::Stay;
 use shared::Shared;
@@ -232,7 +233,7 @@ impl NativeTransport {
 
     fn give_up(&self, channel: &Channel, linger: Duration) {
         channel.give_up();
-        self.shared.command(Command::GiveUp(channel.number, Instant::now() + linger));
+        self.shared.command(Command::GiveUp(channel.number, awake::now() + linger));
     }
 
     /// Gives a channel another key.
@@ -262,7 +263,7 @@ impl NativeTransport {
     pub fn take_back(&self, key: i32) -> Option<TakenBack> {
         let channel = self.peer(key)?;
         let messages = channel.take_back()?;
-        self.shared.command(Command::GiveUp(channel.number, Instant::now()));
+        self.shared.command(Command::GiveUp(channel.number, awake::now()));
         Some(TakenBack { channel: channel.number, messages, why: channel.why() })
     }
 
@@ -374,7 +375,7 @@ impl NativeTransport {
     pub fn close(&self, linger: Duration) {
         let Some(io_thread) = lock(&self.io_thread).take() else { return };
         self.shared.stop();
-        let until = Instant::now() + linger;
+        let until = awake::now() + linger;
         self.shared.command(Command::StopListening);
         lock(&self.receiver).say_goodbye();
         let channels = self.shared.all_channels();

@@ -1,5 +1,7 @@
 //! What goes to workers leaves room for what goes to servers (`pace_for_copies`).
 
+use std::time::Instant;
+
 use super::tests::{
     OTHER_HOST, Received, listener, listener_at, number_of, options, pattern, wait_until,
 };

@@ -3,6 +3,11 @@
 //! data, and the news that the ring has room again, which is rare (an eventfd for it would cost a
 //! descriptor at each end). When the other process ends, the socket shows it in both cases.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "microseconds, compared within a call: no pause is a limit"
+)]
+
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;

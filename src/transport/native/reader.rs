@@ -19,6 +19,7 @@ use super::rates::{BYTES_MIN, RateSample, Rates, SampleOf};
 use super::session::{Session, SessionError};
 use super::types::{NativeIncoming, Sink};
 use pslite_core::wire::native::{HEADER, Head, Header, Kind, Parsed, parse};
+use pslite_observe::awake;
 
 /// Size of the buffer in bytes. It grows for longer metadata, for as long as those are there.
 const BUFFER: usize = 64 << 10;
@@ -251,7 +252,7 @@ impl Reader {
         if let Some((first, head)) = first
             && let Some(peer) = around.session.node
         {
-            let last = Instant::now();
+            let last = awake::now();
             let of = if padding { SampleOf::Padding } else { SampleOf::Message };
             around.rates.add(RateSample { peer, bytes: len, head, first, last, more, follows, of });
         }
@@ -293,7 +294,7 @@ impl Reader {
         let len = u64::from(header.fragment_len);
         let here = self.buffer.get(self.start..self.end).unwrap_or_default().len() as u64;
         let measured = !self.exact && (header.more || header.follows || len >= BYTES_MIN);
-        let first = measured.then(|| (Instant::now(), here.min(len)));
+        let first = measured.then(|| (awake::now(), here.min(len)));
         let follows = self.follows(header, measured);
         let mut body = Body {
             sequence: header.sequence,
@@ -369,7 +370,7 @@ impl Reader {
     fn padding_begins(&mut self, header: &Header, pipe: &InPipe) {
         let len = u64::from(header.fragment_len);
         let here = self.end.saturating_sub(self.start) + pipe.readable();
-        let now = Instant::now();
+        let now = awake::now();
         self.probe.begins(header.offset, here as u64, now);
         let Header { offset: at, more, .. } = *header;
         let follows = self.follows(header, true);
@@ -379,7 +380,7 @@ impl Reader {
     }
 
     fn padding_ended(&mut self, len: u64, around: &mut Surroundings<'_>) {
-        let ended = self.probe.ended(len, around.session.node, Instant::now());
+        let ended = self.probe.ended(len, around.session.node, awake::now());
         add(&around.counters.probes, u64::from(ended.whole));
         if let Some(sample) = ended.sample.filter(|_| !self.exact) {
             around.rates.add(sample);

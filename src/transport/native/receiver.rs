@@ -29,6 +29,7 @@ use crate::sys::fork::Mark;
 use crate::sys::tcp::delay_acknowledgements;
 use crate::zmq::RecvError;
 use pslite_core::wire::native::{Header, Hello, Kind};
+use pslite_observe::awake;
 use pslite_observe::log::{self, Level};
 
 use adaptive_poll::Partner;
@@ -144,8 +145,8 @@ impl Receiver {
             can_stay_awake: std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1),
             next_token: BELL + 1,
             untold: false,
-            last_told: Instant::now(),
-            windows_looked: Instant::now(),
+            last_told: awake::now(),
+            windows_looked: awake::now(),
             windows_look: 0,
             events: vec![EpollEvent::empty(); EVENTS_MAX],
         })
@@ -178,7 +179,7 @@ impl Receiver {
                 Seen::Bell => return Ok(None),
             }
             let seen = self.sleep(shared, until).map_err(RecvError::Zmq)?;
-            if seen == Seen::Bell || until.is_some_and(|until| Instant::now() >= until) {
+            if seen == Seen::Bell || until.is_some_and(|until| awake::now() >= until) {
                 return Ok(None);
             }
         }
@@ -230,7 +231,7 @@ impl Receiver {
         let all_asleep = rings().all(|ring| ring.sleep());
         let longest = self.untold.then_some(ACK_AFTER);
         // The kernel counts whole milliseconds. One more, or it would be asked again and again.
-        let left = |until: Instant| until.saturating_duration_since(Instant::now()) + MILLISECOND;
+        let left = |until: Instant| awake::left(until) + MILLISECOND;
         let timeout = match longest.into_iter().chain(until.map(left)).min() {
             _ if !all_asleep => EpollTimeout::ZERO,
             Some(time) => EpollTimeout::try_from(time).unwrap_or(EpollTimeout::MAX),
@@ -373,7 +374,7 @@ impl Receiver {
         if !self.untold {
             return;
         }
-        let now = Instant::now();
+        let now = awake::now();
         let all = now.saturating_duration_since(self.last_told) >= ACK_AFTER;
         let mut due: SmallVec<[(u64, u32); 8]> = SmallVec::new();
         let mut later = false;

@@ -12,6 +12,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::lock;
+use pslite_observe::awake;
 
 /// So many waits, one soon after the other, make the receiving thread step aside.
 const WAITS: u32 = 8;
@@ -214,7 +215,7 @@ impl ReceiverHandoff {
     /// Somebody begins to wait for an answer. `alone`: for the only one that is under way.
     pub(super) fn begin(&self, alone: bool) -> Stay<'_> {
         let mut state = lock(&self.state);
-        let sits = state.begin(Instant::now(), alone);
+        let sits = state.begin(awake::now(), alone);
         self.wanted.store(state.is_wanted(), Ordering::Relaxed);
         self.call_if_needed(&state);
         Stay { handoff: self, sits, got: false, more: false, until: None }
@@ -261,7 +262,7 @@ impl Stay<'_> {
 
 impl Drop for Stay<'_> {
     fn drop(&mut self) {
-        let now = Instant::now();
+        let now = awake::now();
         let mut state = lock(&self.handoff.state);
         if self.sits {
             state.leave(now, self.got, self.more);

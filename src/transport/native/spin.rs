@@ -2,6 +2,11 @@
 //! a message through shared memory; but polling in vain takes time from others. So it lasts only
 //! for as long as it has paid lately.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "microseconds, compared within a call: no pause is a limit"
+)]
+
 use std::time::{Duration, Instant};
 
 /// The longest look.

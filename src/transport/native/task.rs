@@ -17,6 +17,7 @@ use super::channel::{Channel, Lane, Told};
 use super::shared::Shared;
 use super::types::Carriers;
 use pslite_core::wire::native::{Hello, Info, Welcome};
+use pslite_observe::awake;
 use pslite_observe::log::{self, Level};
 
 /// The first and the longest wait before connecting again.
@@ -148,7 +149,7 @@ impl Task {
         };
         let extras = self.extras.iter().map(|attempt| attempt.until).min();
         // A channel that was given up is looked at often: nobody tells when it is empty.
-        let gone = self.given_up.map(|until| until.min(Instant::now() + BACKOFF.0));
+        let gone = self.given_up.map(|until| until.min(awake::now() + BACKOFF.0));
         [phase, extras, self.tell_at(shared), gone].into_iter().flatten().min()
     }
 
@@ -301,7 +302,7 @@ impl Task {
         let token = attempt.token;
         self.up(attempt, rest, welcome, shared);
         self.add_stripes(registry, epoll, shared);
-        self.event(token, EpollFlags::empty(), registry, epoll, shared, Instant::now());
+        self.event(token, EpollFlags::empty(), registry, epoll, shared, awake::now());
     }
 
     /// The peer said what it can do: shared memory if it is on this host, else TCP.

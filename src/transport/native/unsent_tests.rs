@@ -1,5 +1,7 @@
 //! The kernel takes less of what a slow connection cannot send yet (`channel/unsent`).
 
+use std::time::Instant;
+
 use super::channel::UNSENT_MAX;
 use super::tests::{OTHER_HOST, Received, listener, listener_at, options, pattern, wait_until};
 use super::*;

@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::AtomicBool;
 use std::thread;
+use std::time::Instant;
 
 use super::tests::{
     LIMIT, OTHER_HOST, Received, listener, listener_at, options, pattern, wait_until,

@@ -28,11 +28,12 @@ use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::native::Bell;
 use entrances::Entrances;
 use pslite_core::wire::socks::Target;
+use pslite_observe::awake;
 use table::Table;
 use thread::{Command, Thread};
 
@@ -159,7 +160,7 @@ impl Tunnels {
     /// Ends, once no connection passes through here any more, after `linger` at the latest.
     pub fn close(&self, linger: Duration) {
         let Some(thread) = lock(&self.thread).take() else { return };
-        self.shared.command(Command::End(Instant::now() + linger));
+        self.shared.command(Command::End(awake::now() + linger));
         // A panic there has been reported already, by the panic itself.
         let _ = thread.join();
     }

@@ -20,6 +20,7 @@ use crate::dial::keep;
 use crate::port_holder;
 use crate::stuck::LOOK_EVERY;
 use crate::sys::fork::{Mark, note_listening};
+use pslite_observe::awake;
 use pslite_observe::log::{self, Level, RateLimit};
 
 /// Connections that pass through here at a time.
@@ -93,7 +94,7 @@ impl Thread {
     pub(super) fn new(shared: Arc<Shared>) -> io::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         epoll.add(&shared.bell, EpollEvent::new(EpollFlags::EPOLLIN, BELL))?;
-        let now = Instant::now();
+        let now = awake::now();
         let mut thread = Self {
             _mark: Mark::new(&epoll.0),
             epoll,
@@ -125,7 +126,7 @@ impl Thread {
                 Err(nix::errno::Errno::EINTR) => 0,
                 Err(_) => return,
             };
-            let now = Instant::now();
+            let now = awake::now();
             for event in &events[..count] {
                 match event.data() {
                     BELL => {
@@ -161,7 +162,7 @@ impl Thread {
                     }
                 }
                 Command::Close(port) => {
-                    self.closing.push_back((Instant::now() + CLOSE_AFTER, port));
+                    self.closing.push_back((awake::now() + CLOSE_AFTER, port));
                 }
                 Command::End(until) => {
                     self.ends = Some(until);
@@ -335,7 +336,7 @@ impl Thread {
         let close = self.closing.front().map(|(at, _)| *at);
         let others = [self.try_at, self.ends, look, close].into_iter().flatten();
         let Some(first) = passages.chain(others).min() else { return EpollTimeout::NONE };
-        let left = first.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
+        let left = awake::left(first) + Duration::from_millis(1);
         EpollTimeout::try_from(left).unwrap_or(EpollTimeout::MAX)
     }
 

@@ -22,6 +22,7 @@ use super::super::sys::fork::Marked;
 use super::super::sys::{Context, Frame, Kind, Outgoing, Socket};
 use super::channel::send_frames;
 use super::{Endpoint, ZmqOptions, keep_alive, lock};
+use pslite_observe::awake;
 
 /// How long a replaced or closed connection may take to flush what it holds.
 pub(super) const FLUSH: Duration = Duration::from_secs(1);
@@ -199,7 +200,7 @@ impl Out {
                 let Ok(address) = reports.from.receive(false) else { break };
                 out.extend(reports.report(&event, &address));
             }
-            is_ending = reports.places.any_ends(Instant::now());
+            is_ending = reports.places.any_ends(awake::now());
         }
         if is_ending {
             // A connection is gone only when its socket has heard so, which it does when it is
@@ -270,7 +271,7 @@ impl Route {
         let mut socket = lock(&self.out.socket);
         let _ = socket.set_int(zmq_sys::ZMQ_LINGER, linger.as_millis() as i32);
         let _ = socket.disconnect(&self.address);
-        reports.places.end(self.number, Instant::now());
+        reports.places.end(self.number, awake::now());
         let number = self.number;
         reports.standing.retain(|_, standing| *standing != number);
     }
@@ -300,7 +301,7 @@ impl Outs {
         let takes = |out: &&Arc<Out>| {
             out.is_named == name.is_some()
                 && out.signal.is_some() == receives
-                && lock(&out.reports).places.take(Place::new(number, endpoint), Instant::now())
+                && lock(&out.reports).places.take(Place::new(number, endpoint), awake::now())
         };
         let found = self.all().iter().find(takes).cloned();
         let out = match found {
@@ -308,7 +309,7 @@ impl Outs {
             None => {
                 let reports_at = format!("inproc://monitor-{number}");
                 let out = Out::new(context, options, name.is_some(), receives, &reports_at)?;
-                lock(&out.reports).places.take(Place::new(number, endpoint), Instant::now());
+                lock(&out.reports).places.take(Place::new(number, endpoint), awake::now());
                 let out = Arc::new(out);
                 let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
                 all.push(Arc::clone(&out));
@@ -317,7 +318,7 @@ impl Outs {
         };
         let route = Route { out, number, address: endpoint.to_string() };
         if let Err(error) = route.out.connect(endpoint, number, name) {
-            lock(&route.out.reports).places.end(number, Instant::now());
+            lock(&route.out.reports).places.end(number, awake::now());
             return Err(error);
         }
         Ok(route)

@@ -14,7 +14,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -26,6 +26,7 @@ use super::out::{Out, number_of};
 use super::{Incoming, RecvError, SendError, SendMode, Socket, WAKE, ZmqTransport, lock, rest};
 use crate::sys::Outgoing;
 use crate::sys::fork::Marked;
+use pslite_observe::awake;
 
 /// Messages from one socket before the others have their turn.
 const BURST: usize = 32;
@@ -221,7 +222,7 @@ impl ZmqTransport {
         let Some(two_way) = &self.two_way else { return Err(SendError::NoSuchPeer) };
         let bytes = meta.len() + data.iter().map(Bytes::len).sum::<usize>();
         let names = [format!("ps{to}"), format!("ps{me}")];
-        let begun = Instant::now();
+        let begun = awake::now();
         let mut pause = Duration::from_micros(20);
         loop {
             if self.stopping.load(Ordering::Relaxed) {
@@ -236,7 +237,7 @@ impl ZmqTransport {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) if error.raw_os_error() == Some(libc::EHOSTUNREACH) => {
-                    if begun.elapsed() > RETURN {
+                    if awake::since(begun) > RETURN {
                         return Err(SendError::PeerGone);
                     }
                 }

@@ -2,6 +2,7 @@
 
 use std::sync::mpsc;
 use std::thread;
+use std::time::Instant;
 
 use super::super::types::{Answers, Endpoint, ZmqOptions};
 use super::*;

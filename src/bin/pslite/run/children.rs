@@ -14,6 +14,7 @@ use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
+use pslite::observe::awake;
 use std::os::unix::process::CommandExt;
 
 use super::job::{Action, Job, Outcome};
@@ -46,7 +47,7 @@ struct Running {
 /// # Errors
 /// A process or a thread could not be started; those that were are ended first.
 pub(crate) fn supervise(plan: Plan, mut job: Job) -> Result<ExitCode> {
-    let started = Instant::now();
+    let started = awake::now();
     let (sender, events) = sync_channel(MAX_EVENTS);
     watch_signals(&sender)?;
     // Held up to here so that nobody else takes the scheduler's port.
@@ -58,7 +59,7 @@ pub(crate) fn supervise(plan: Plan, mut job: Job) -> Result<ExitCode> {
             Ok(child) => running.push(child),
             Err(error) => {
                 failed = Some(error);
-                perform(&job.abandon(started.elapsed(), 1), &running);
+                perform(&job.abandon(awake::since(started), 1), &running);
                 break;
             }
         }
@@ -75,9 +76,10 @@ pub(crate) fn supervise(plan: Plan, mut job: Job) -> Result<ExitCode> {
 fn watch(job: &mut Job, events: &Receiver<Event>, started: Instant, running: &[Running]) -> usize {
     let mut closed = 0;
     while !job.is_finished() {
-        let wait = job.deadline().map_or(IDLE, |at| at.saturating_sub(started.elapsed()));
-        let event = events.recv_timeout(wait.min(IDLE));
-        let now = started.elapsed();
+        let left = |at: Duration| at.saturating_sub(awake::since(started)).min(awake::LOOK_EVERY);
+        let wait = job.deadline().map_or(IDLE, left);
+        let event = events.recv_timeout(wait);
+        let now = awake::since(started);
         let actions = match event {
             Ok(Event::Ended(index, outcome)) => job.ended(now, index, outcome),
             Ok(Event::Signal(signal)) => job.interrupted(now, signal),
@@ -89,7 +91,7 @@ fn watch(job: &mut Job, events: &Receiver<Event>, started: Instant, running: &[R
             Err(RecvTimeoutError::Disconnected) => return closed,
         };
         perform(&actions, running);
-        perform(&job.tick(started.elapsed()), running);
+        perform(&job.tick(awake::since(started)), running);
     }
     closed
 }
@@ -124,11 +126,12 @@ fn finish(running: Vec<Running>, events: &Receiver<Event>, closed: usize) {
         // A process that survived SIGKILL is left to the kernel: try_wait does not block.
         let _ = process.child.try_wait();
     }
-    let until = Instant::now() + OUTPUT_WAIT;
+    let until = awake::now() + OUTPUT_WAIT;
     while open > 0 {
-        match events.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        match events.recv_timeout(awake::left(until)) {
             Ok(Event::OutputDone) => open -= 1,
             Ok(_) => {}
+            Err(RecvTimeoutError::Timeout) if awake::now() < until => {}
             Err(_) => return,
         }
     }

@@ -13,6 +13,7 @@ use crate::native::receipt::Receipts;
 use crate::native::types::{SentOverTcp, Unsent};
 use crate::sys::tcp::tcp_info;
 use pslite_core::wire::native::Kind;
+use pslite_observe::awake;
 
 impl Channel {
     /// From now on takes no message; wakes senders that wait.
@@ -70,7 +71,7 @@ impl Channel {
         let mut state = lock(&self.state);
         loop {
             self.trim(&mut state);
-            let left = until.saturating_duration_since(Instant::now());
+            let left = until.saturating_duration_since(awake::now());
             if state.outbox.is_empty() || state.down || left.is_zero() {
                 return;
             }
@@ -106,7 +107,7 @@ impl Channel {
     pub(in crate::native) fn sent_over_tcp(&self) -> Option<SentOverTcp> {
         let peer = self.key.load(Ordering::Relaxed);
         let state = lock(&self.state);
-        let paced = state.time_paced(Instant::now());
+        let paced = state.time_paced(awake::now());
         let padding = self.counters.padding.load(Ordering::Relaxed);
         let over_tcp = state.lanes.iter().filter(|lane| lane.pipe.carrier() == "tcp");
         let infos = over_tcp.filter_map(|lane| tcp_info(lane.pipe.socket.as_fd()));

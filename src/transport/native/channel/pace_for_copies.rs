@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::{Channel, ChannelState};
 use crate::native::lock;
 use crate::sys::tcp::limit_pace;
+use pslite_observe::awake;
 
 /// A pace that would change by less than one part in so many stays.
 const PACE_STAYS_WITHIN: u32 = 8;
@@ -36,7 +37,7 @@ impl Channel {
         if !is_news {
             return;
         }
-        state.note_pace(rate, Instant::now());
+        state.note_pace(rate, awake::now());
         let lanes = u32::try_from(state.lanes.len()).unwrap_or(1).max(1);
         for lane in state.lanes.iter().filter(|lane| lane.through_a_card) {
             // Where the kernel cannot, the connection shares the way as before.

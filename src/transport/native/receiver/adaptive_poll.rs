@@ -1,6 +1,11 @@
 //! Waits without sleeping for the next small message from the peer that sent the last one
 //! (`adaptive_poll`). Reads sockets; sends nothing.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "microseconds, compared within a call: no pause is a limit"
+)]
+
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};

@@ -21,6 +21,7 @@ use crate::native::session::Session;
 use crate::native::shared::Shared;
 use crate::sys::tcp::stays_on_host;
 use pslite_core::wire::native::{Kind, Welcome};
+use pslite_observe::awake;
 use pslite_observe::log::{self, Level};
 
 /// Channels of peers that are remembered.
@@ -51,7 +52,7 @@ impl Receiver {
 
     fn attach(&mut self, arrival: Arrival, shared: &Shared) -> io::Result<()> {
         let Arrival { socket, hello, descriptors, address } = arrival;
-        let now = Instant::now();
+        let now = awake::now();
         let key = (hello.incarnation, hello.channel);
         if !self.sessions.contains_key(&key) {
             self.forget_sessions(now, shared);
@@ -144,7 +145,7 @@ impl Receiver {
             self.rings.retain(|ring| *ring != token);
         }
         let Some(entry) = self.sessions.get_mut(&key) else { return };
-        entry.last_connected = Instant::now();
+        entry.last_connected = awake::now();
         entry.session.forget_fragments();
         entry.receipt.carries("none");
     }
