@@ -307,7 +307,7 @@ fn planted_mistakes_along_trees_are_all_caught() {
 
 #[test]
 fn planted_clocks_that_never_stop_are_caught() {
-    PLANTED[35..].iter().copied().for_each(is_caught);
+    PLANTED[38..].iter().copied().for_each(is_caught);
 }
 
 #[test]
