@@ -1,7 +1,7 @@
 //! What a worker of `pslite.store` says to servers of what it makes, and what they answer: the body
-//! of a command ([`Head::Agree`](crate::store::command::Head)) and of its answer. This module turns
-//! bytes into types and back; `store/agreement` says what they mean. The Python package writes and
-//! reads the same bytes (`ffi/python/pslite/_agreement.py`).
+//! of command 100 and of its answer. This module turns bytes into types and back; `store/agreement`
+//! says what they mean. The Python package writes and reads the same bytes
+//! (`ffi/python/pslite/_agreement.py`).
 //!
 //! A server that does not know the command answers without a body. Lists are bounded by the message
 //! that carries them; whoever reads them checks their lengths.
