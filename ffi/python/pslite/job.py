@@ -47,6 +47,10 @@ class NodeStatus:
     pieces: int
     bytes: int
     state_bytes: int
+    #: Of a worker: seconds of an iteration in which none of its requests was under way, and in
+    #: which some were (it waits for the network, or for other workers). None: not known (yet).
+    computes: Optional[float] = None
+    waits: Optional[float] = None
 
 
 @dataclass(frozen=True)

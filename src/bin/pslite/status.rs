@@ -49,6 +49,23 @@ pub(crate) fn run(arguments: &StatusArguments) -> Result<ExitCode> {
     }
 }
 
+/// Columns of the table of nodes.
+const COLUMNS: usize = 10;
+const HEADER: [&str; COLUMNS] = [
+    "node",
+    "id",
+    "address",
+    "state",
+    "pieces",
+    "values",
+    "share",
+    "state of optimizer",
+    "computes",
+    "waits",
+];
+/// Those from here on are left out if there is nothing in them.
+const OPTIONAL: usize = 8;
+
 /// For people. Writing to a string cannot fail.
 fn table(status: &Status) -> String {
     let mut text = String::new();
@@ -69,19 +86,23 @@ fn table(status: &Status) -> String {
         let _ = writeln!(text, "{wait}");
     }
     let total: u64 = status.nodes.iter().map(|node| node.bytes).sum();
-    let header =
-        ["node", "id", "address", "state", "pieces", "values", "share", "state of optimizer"];
-    let mut rows = vec![header.map(str::to_owned)];
+    let mut rows = vec![HEADER.map(str::to_owned)];
     rows.extend(status.nodes.iter().map(|node| row(node, total)));
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..header.len()).map(width).collect();
+    let widths: Vec<usize> = (0..COLUMNS).map(width).collect();
+    let filled = |column: usize| rows[1..].iter().any(|row| !row[column].is_empty());
+    let shown: Vec<bool> = (0..COLUMNS).map(|column| column < OPTIONAL || filled(column)).collect();
     for row in &rows {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        let cells = row.iter().zip(&widths).zip(&shown).filter(|(_, shown)| **shown);
+        let cells = cells.map(|((cell, width), _)| format!("{cell:width$}"));
         let line = cells.collect::<Vec<_>>().join("  ");
         let _ = writeln!(text, "{}", line.trim_end());
     }
     if status.uncopied > 0 {
         let _ = writeln!(text, "{}", copies_of(status));
+    }
+    if status.iteration.is_some() {
+        let _ = writeln!(text, "iteration: {}", seconds(status.iteration));
     }
     let _ = writeln!(
         text,
@@ -189,7 +210,7 @@ fn line_of(session: &SessionStatus) -> String {
     line
 }
 
-fn row(node: &NodeStatus, total: u64) -> [String; 8] {
+fn row(node: &NodeStatus, total: u64) -> [String; COLUMNS] {
     let server = node.role == "server";
     let of_server = |text: String| if server { text } else { String::new() };
     let share = 100.0 * node.bytes as f64 / total.max(1) as f64;
@@ -203,6 +224,8 @@ fn row(node: &NodeStatus, total: u64) -> [String; 8] {
         of_server(bytes(node.bytes)),
         of_server(format!("{share:.1} %")),
         of_server(bytes(node.state_bytes)),
+        node.computes.map_or_else(String::new, |time| seconds(Some(time))),
+        node.waits.map_or_else(String::new, |time| seconds(Some(time))),
     ]
 }
 
@@ -233,6 +256,8 @@ mod tests {
             pieces: usize::from(bytes > 0),
             bytes,
             state_bytes: 2 * bytes,
+            computes: None,
+            waits: None,
         }
     }
 
@@ -249,8 +274,9 @@ mod tests {
             nodes: vec![
                 node("server", 0, 8, 3_000_000),
                 node("server", 1, 10, 1_000_000),
-                node("worker", 0, 9, 0),
+                NodeStatus { computes: Some(0.2), waits: Some(0.0314), ..node("worker", 0, 9, 0) },
             ],
+            iteration: Some(0.2314),
             predicted: None,
             measured: Some(0.25),
             bound: Some(0.2),
@@ -282,23 +308,26 @@ mod tests {
         assert!(table(&alone).contains("2 of 2 pieces have no copy: start a server\n"));
         let text = table(&status);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines.len(), 10, "{text}");
+        assert_eq!(lines.len(), 11, "{text}");
         assert_eq!(lines[1], "a barrier waits");
         assert!(lines[0].contains("policy 4") && lines[0].contains("running"), "{text}");
         assert!(lines[3].contains("server 0") && lines[3].contains("75.0 %"), "{text}");
         assert!(lines[3].contains("3000.0 KB") && lines[3].contains("6000.0 KB"), "{text}");
         assert!(!lines[5].contains('%'), "a worker has no share: {text}");
-        assert!(lines[6].contains("predicted -") && lines[6].contains("eta 0.80"), "{text}");
+        assert!(lines[2].ends_with("computes  waits"), "{text}");
+        assert!(lines[5].ends_with("0.200 s   0.031 s"), "{text}");
+        assert_eq!(lines[6], "iteration: 0.231 s");
+        assert!(lines[7].contains("predicted -") && lines[7].contains("eta 0.80"), "{text}");
         assert_eq!(eta_of(Some(1.04)), "1.04");
         assert!(eta_of(Some(12.0)).starts_with("- ("));
-        assert_eq!(lines[7], "nothing is moved: rounds are as short as can be");
-        assert_eq!(lines[8], "advice: one server more");
+        assert_eq!(lines[8], "nothing is moved: rounds are as short as can be");
+        assert_eq!(lines[9], "advice: one server more");
         let session = "session \"a\": rule cpu, 3 of 3 workers, iteration 120, 12 to 40 samples, \
                        times differ by 4 %, 1.80 times as fast as equal batches";
-        assert_eq!(lines[9], session);
+        assert_eq!(lines[10], session);
         let sessions = Vec::new();
         let silent = Status { sessions, advice: String::new(), no_plan: String::new(), ..status };
-        assert_eq!(table(&silent).lines().count(), 7);
+        assert_eq!(table(&silent).lines().count(), 8);
         let link = |from: &str, to: &str, mbit, measured| LinkStatus {
             from: from.to_owned(),
             to: to.to_owned(),
@@ -323,7 +352,7 @@ mod tests {
         let last = drawn.lines().last();
         assert_eq!(last, Some("trees: auto, but rounds go straight: a host has no worker"));
         let drawn = table(&Status { trees: Some(trees), ..silent });
-        let lines: Vec<&str> = drawn.lines().skip(7).collect();
+        let lines: Vec<&str> = drawn.lines().skip(8).collect();
         assert_eq!(
             lines,
             [

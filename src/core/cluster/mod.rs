@@ -52,7 +52,7 @@ pub use refusals::giving_up;
 pub use status::{LinkStatus, NodeStatus, Status, TreeStatus, TreesStatus};
 pub use types::{
     Action, BalanceWord, ClusterConfig, Difference, Event, Failure, FailureKind, Level, Policy,
-    RoundTimes,
+    RoundTimes, WorkerTime,
 };
 
 use crate::wire::balance::SessionStatus;

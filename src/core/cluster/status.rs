@@ -31,8 +31,12 @@ pub struct Status {
     pub nodes: Vec<NodeStatus>,
     /// Seconds that a round is expected to take with the placement in force; none if nobody knows.
     pub predicted: Option<f64>,
-    /// Seconds that it took lately.
+    /// Seconds that it took lately the worker that waits least for the others.
     pub measured: Option<f64>,
+    /// Seconds of an iteration, median over workers: from the first push of a round to that of the
+    /// next one.
+    #[serde(default)]
+    pub iteration: Option<f64>,
     /// The lower bound T*, in seconds: no placement can be faster.
     pub bound: Option<f64>,
     /// `bound` by `measured`: 1 is the best that can be.
@@ -108,7 +112,7 @@ pub struct LinkStatus {
 }
 
 /// One node of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NodeStatus {
     /// What it does: `server` or `worker`.
     pub role: String,
@@ -127,6 +131,13 @@ pub struct NodeStatus {
     pub bytes: u64,
     /// Of a server: bytes of what belongs to these values.
     pub state_bytes: u64,
+    /// Of a worker: seconds of an iteration in which none of its requests was under way.
+    #[serde(default)]
+    pub computes: Option<f64>,
+    /// Of a worker: seconds of an iteration in which some were: it waited for the network, or for
+    /// other workers.
+    #[serde(default)]
+    pub waits: Option<f64>,
 }
 
 /// What one server owns.
@@ -166,6 +177,7 @@ impl Cluster {
             nodes: others.chain(registered).map(|node| self.status_of(node, &holdings)).collect(),
             predicted: times.predicted.map(|time| time.as_secs_f64()),
             measured: times.measured.map(|time| time.as_secs_f64()),
+            iteration: times.iteration().map(|time| time.as_secs_f64()),
             bound: times.bound.map(|time| time.as_secs_f64()),
             eta: times.eta(),
             limit: times.limit.clone(),
@@ -221,6 +233,7 @@ impl Cluster {
             "live"
         };
         let own = holdings.get(&id).copied().unwrap_or_default();
+        let time = books.times.workers.get(&id);
         NodeStatus {
             role: node.role.name().to_owned(),
             rank: if self.ready { id_to_rank(id) } else { 0 },
@@ -230,6 +243,8 @@ impl Cluster {
             pieces: own.pieces,
             bytes: own.bytes,
             state_bytes: own.state_bytes,
+            computes: time.map(|time| time.computes.as_secs_f64()),
+            waits: time.map(|time| time.waits.as_secs_f64()),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What goes into the membership and what comes out.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -93,6 +94,15 @@ pub struct Policy {
     pub live: Vec<LiveWorker>,
 }
 
+/// What a worker does in an iteration.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct WorkerTime {
+    /// None of its requests is under way.
+    pub computes: Duration,
+    /// Some are: it waits for the network, or for other workers.
+    pub waits: Duration,
+}
+
 /// How long a round takes, as the scheduler's owner knows it: shown by `pslite status`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RoundTimes {
@@ -102,6 +112,8 @@ pub struct RoundTimes {
     pub measured: Option<Duration>,
     /// The lower bound T*: no placement can be faster.
     pub bound: Option<Duration>,
+    /// What an iteration takes each worker that says it.
+    pub workers: BTreeMap<NodeId, WorkerTime>,
     /// For people: what limits it.
     pub limit: String,
     /// For people: why nothing is moved.
@@ -119,6 +131,15 @@ impl RoundTimes {
     pub fn eta(&self) -> Option<f64> {
         let measured = self.measured.filter(|time| !time.is_zero())?;
         Some(self.bound?.as_secs_f64() / measured.as_secs_f64())
+    }
+
+    /// How long an iteration is, median over workers.
+    #[must_use]
+    pub fn iteration(&self) -> Option<Duration> {
+        let mut all: Vec<Duration> =
+            self.workers.values().map(|time| time.computes + time.waits).collect();
+        all.sort_unstable();
+        all.get(all.len() / 2).copied()
     }
 }
 

@@ -143,6 +143,12 @@ impl Flights {
         self.open.range(of_request(timestamp)).next().is_some()
     }
 
+    /// True if no slice is under way or waits to be.
+    #[must_use]
+    pub fn all_answered(&self) -> bool {
+        self.open.is_empty()
+    }
+
     /// The first part of a request that is under way along a tree: its slice, the key, and which
     /// round it is.
     #[must_use]

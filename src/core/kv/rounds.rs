@@ -1,6 +1,9 @@
 //! How long a worker's rounds take, and how long each server takes in them, as the worker sees it
 //! (docs/algorithms.md 4.3). An application does not say where its rounds begin. But it pushes each
-//! key once per round, so the second push of a key begins the next round.
+//! key once per round, so the second push of a key begins the next round. From there to the next
+//! such push is the worker's iteration. While nothing is under way the worker computes: in
+//! `dist_sync` a worker that is slower than the others computes long and waits little, and the
+//! others wait for it.
 //!
 //! Pure: the time is an argument. Must not know what a message says.
 
@@ -23,6 +26,10 @@ pub struct Round {
     pub begun: Duration,
     /// Seconds from the first push to the last answer.
     pub seconds: f64,
+    /// Seconds from its first push to that of the next round.
+    pub iteration: f64,
+    /// Those of `iteration` in which nothing was under way.
+    pub computing: f64,
     /// For each server: seconds from the first message to it to its last answer.
     pub servers: Vec<(NodeId, f64)>,
 }
@@ -42,6 +49,10 @@ pub struct Rounds {
     keys: BTreeMap<Key, u64>,
     whole: Option<Span>,
     servers: BTreeMap<NodeId, Span>,
+    /// Since when nothing is under way; none while something is.
+    idle: Option<Duration>,
+    /// How long nothing was under way since the round began.
+    computing: Duration,
 }
 
 impl Rounds {
@@ -55,23 +66,41 @@ impl Rounds {
         } else if room {
             self.keys.insert(key, self.number);
         }
-        let ended = if again { self.end() } else { None };
+        self.work_begins(now);
+        let ended = if again { self.end(now) } else { None };
         self.whole.get_or_insert(Span { first: now, last: None });
         ended
     }
 
-    fn end(&mut self) -> Option<Round> {
+    /// Something is under way from now on.
+    fn work_begins(&mut self, now: Duration) {
+        if let Some(since) = self.idle.take() {
+            self.computing += now.saturating_sub(since);
+        }
+    }
+
+    /// All that was under way is answered.
+    pub fn rests(&mut self, now: Duration) {
+        if self.whole.is_some() {
+            self.idle.get_or_insert(now);
+        }
+    }
+
+    fn end(&mut self, now: Duration) -> Option<Round> {
         let seconds = |span: Span| Some(span.last?.saturating_sub(span.first).as_secs_f64());
         let servers = std::mem::take(&mut self.servers).into_iter();
         let servers = servers.filter_map(|(id, span)| Some((id, seconds(span)?))).collect();
         self.number += 1;
+        let computing = std::mem::take(&mut self.computing).as_secs_f64();
         let whole = self.whole.take()?;
         let (begun, seconds) = (whole.first, seconds(whole)?);
-        Some(Round { number: self.number, begun, seconds, servers })
+        let iteration = now.saturating_sub(begun).as_secs_f64();
+        Some(Round { number: self.number, begun, seconds, iteration, computing, servers })
     }
 
     /// A message goes to a server.
     pub fn sent(&mut self, now: Duration, server: NodeId) {
+        self.work_begins(now);
         if self.whole.is_some() && self.servers.len() < SERVERS_MAX {
             self.servers.entry(server).or_insert(Span { first: now, last: None });
         }
@@ -111,6 +140,47 @@ mod tests {
         let round = rounds.pushed(at(700), 2).unwrap();
         assert_eq!((round.number, round.begun), (2, at(500)));
         assert_eq!(round.servers, [(10, 0.1)]);
+    }
+
+    /// Two workers of one job whose rounds take 1 ms. One computes for 200 ms, the other one for
+    /// 20 ms, and then waits.
+    #[test]
+    fn what_a_worker_computes_is_told_from_its_waiting() {
+        let played = |computes: u64, waits: u64| {
+            let mut rounds = Rounds::default();
+            let mut now = 0;
+            let mut ended = Vec::new();
+            for _ in 0..3 {
+                ended.extend(rounds.pushed(at(now), 1));
+                rounds.sent(at(now), 8);
+                rounds.pushed(at(now), 2);
+                rounds.sent(at(now), 8);
+                rounds.answered(at(now + waits), 8);
+                now += waits + 1;
+                rounds.answered(at(now), 8);
+                rounds.rests(at(now));
+                now += computes;
+            }
+            ended.iter().map(|round| (round.iteration, round.computing)).collect::<Vec<_>>()
+        };
+        assert_eq!(played(200, 0), [(0.201, 0.2); 2]);
+        assert_eq!(played(20, 180), [(0.201, 0.02); 2]);
+    }
+
+    /// A backward pass pushes one tensor after the other: what it computes between them counts, if
+    /// the former ones are answered by then.
+    #[test]
+    fn computing_between_pushes_counts_too() {
+        let mut rounds = Rounds::default();
+        for (now, key) in [(0, 1), (50, 2)] {
+            rounds.pushed(at(now), key);
+            rounds.sent(at(now), 8);
+            rounds.answered(at(now + 10), 8);
+            rounds.rests(at(now + 10));
+            rounds.rests(at(now + 15));
+        }
+        let round = rounds.pushed(at(100), 1).unwrap();
+        assert_eq!((round.seconds, round.iteration, round.computing), (0.06, 0.1, 0.08));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use prost::Message as _;
 
 use super::links::{Estimate, LinkCarried, LinkReport, Pace, RateReport};
-use super::stragglers::{ServerTime, WorkerReport};
+use super::stragglers::{IterationTime, ServerTime, WorkerReport};
 use crate::wire::NodeId;
 
 /// [`Estimate`].
@@ -79,6 +79,12 @@ struct EncodedRounds {
     seconds: f64,
     #[prost(message, repeated, tag = "4")]
     servers: Vec<EncodedServerTime>,
+    /// Seconds of an iteration; 0: not said.
+    #[prost(double, tag = "5")]
+    iteration: f64,
+    /// Seconds of it.
+    #[prost(double, tag = "6")]
+    computing: f64,
 }
 
 /// [`LinkCarried`].
@@ -173,6 +179,8 @@ impl Measured {
             first: report.first_round,
             last: report.last_round,
             seconds: report.round_seconds,
+            iteration: report.iteration.map_or(0.0, |time| time.seconds),
+            computing: report.iteration.map_or(0.0, |time| time.computing),
             servers: report
                 .servers
                 .iter()
@@ -222,6 +230,10 @@ impl Measured {
             first_round: rounds.first,
             last_round: rounds.last,
             round_seconds: rounds.seconds,
+            iteration: (rounds.iteration > 0.0).then_some(IterationTime {
+                seconds: rounds.iteration,
+                computing: rounds.computing,
+            }),
             servers: rounds
                 .servers
                 .into_iter()
@@ -263,6 +275,7 @@ mod tests {
             first_round: 3,
             last_round: 7,
             round_seconds: 0.25,
+            iteration: Some(IterationTime { seconds: 0.5, computing: 0.125 }),
             servers: vec![ServerTime { server: 8, seconds: 0.2 }],
         };
         let all = Measured {

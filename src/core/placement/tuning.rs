@@ -287,8 +287,8 @@ pub(super) const REPORT_ROUNDS: usize = 5;
 /// ours.
 pub(super) const REPORT_AFTER: Duration = Duration::from_secs(5);
 
-/// Fraction. A worker that takes longer than the median of all by it is slow itself. From: ours;
-/// only names it.
+/// Fraction of an iteration. A worker that computes longer than the usual one of the others by it
+/// holds them up, if their iterations differ by less. From: ours; only names it.
 pub(super) const SLOW_WORKER: f64 = 0.2;
 
 /// Rounds after a switch that are looked at. From: docs/algorithms.md 4.5.

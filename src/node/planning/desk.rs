@@ -74,7 +74,8 @@ impl Desk {
             let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds).ok();
             times.predicted = expected.seconds.and_then(seconds);
             times.bound = expected.bound.and_then(seconds);
-            (times.limit, times.no_plan, times.advice) = Default::default();
+            (times.no_plan, times.advice) = Default::default();
+            times.limit = planning.held_up(now);
             times.trees = planting.status(now, cluster, plan);
         }
         events.push(Event::RoundTimes(times));

@@ -49,7 +49,8 @@ fn a_node_tells_of_the_rounds_that_it_is_given() {
     let gauge = Gauge::default();
     assert_eq!(gauge.look(&state, None::<&Fake>, &[], None), None, "nothing was measured");
     let servers = vec![(server_id(0), 0.5)];
-    let round = Round { number: 7, begun: Duration::ZERO, seconds: 1.0, servers };
+    let (begun, iteration, computing) = (Duration::ZERO, 1.5, 0.25);
+    let round = Round { number: 7, begun, seconds: 1.0, iteration, computing, servers };
     std::thread::sleep(Duration::from_millis(210));
     let report = gauge.look(&state, None::<&Fake>, &[round], None).unwrap();
     assert_eq!(told(&report, worker_id(0)).progress, Some(7));

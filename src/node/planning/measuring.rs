@@ -10,7 +10,7 @@ use pslite_core::placement::links::{
     Arrival, CpuShare, Ran, Receiver, Sample, Sender, Sent, Stalls, Totals, Trains,
 };
 use pslite_core::placement::measured::Measured;
-use pslite_core::placement::stragglers::{Profile, ServerTime, TimedRound};
+use pslite_core::placement::stragglers::{IterationTime, Profile, ServerTime, TimedRound};
 use pslite_core::wire::{NodeId, is_worker};
 use pslite_transport::native::{RateSample, SampleOf};
 
@@ -198,8 +198,9 @@ impl Measuring {
                 .iter()
                 .map(|(server, seconds)| ServerTime { server: *server, seconds: *seconds })
                 .collect();
-            let Round { number, begun, seconds, .. } = *round;
-            let round = TimedRound { number, begun, seconds, servers: &servers };
+            let Round { number, begun, seconds, iteration, computing, .. } = *round;
+            let iteration = Some(IterationTime { seconds: iteration, computing });
+            let round = TimedRound { number, begun, seconds, iteration, servers: &servers };
             let report = self.profile.round(now, &round);
             measured.rounds = report.or(measured.rounds);
             self.last_round = Some(number);

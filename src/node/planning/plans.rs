@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::probes::{Probe, Probes};
-use pslite_core::cluster::{Cluster, RoundTimes};
+use pslite_core::cluster::{Cluster, RoundTimes, WorkerTime};
 use pslite_core::placement::cost::Replicas;
 use pslite_core::placement::layout::{Move, PieceLoad, Plan};
 use pslite_core::placement::links::PROBE_AFTER;
@@ -13,6 +13,7 @@ use pslite_core::placement::measured::Measured;
 use pslite_core::placement::planner::{
     Advice, Duty, Members, Planner, Report, ServerMember, Settings, Status, WorkerMember,
 };
+use pslite_core::placement::stragglers::{IterationTime, SlowWorker};
 use pslite_core::random::Random;
 use pslite_core::text;
 use pslite_core::values::{KeyRange, server_key_ranges};
@@ -234,16 +235,27 @@ impl Planning {
         self.probes.due(now, |id| cluster.node(id).is_some() && !cluster.is_gone(id))
     }
 
+    /// For `pslite status`, where rounds go along trees: workers that hold the others up.
+    pub(crate) fn held_up(&self, now: Duration) -> String {
+        slow_workers(&self.planner.status(now).slow_workers)
+    }
+
     /// For `pslite status`.
     pub(crate) fn times(&self, now: Duration) -> RoundTimes {
         let status = self.planner.status(now);
         let seconds = |seconds: Option<f64>| {
             seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
         };
+        let time = |time: IterationTime| {
+            let (computes, waits) = (Some(time.computing), Some(time.waiting()));
+            Some(WorkerTime { computes: seconds(computes)?, waits: seconds(waits)? })
+        };
+        let workers = status.iterations.iter();
         RoundTimes {
             predicted: seconds(status.predicted),
             measured: seconds(status.measured),
             bound: seconds(status.bound),
+            workers: workers.filter_map(|(id, taken)| Some((*id, time(*taken)?))).collect(),
             limit: note(&status),
             no_plan: status.no_plan.as_ref().map(ToString::to_string).unwrap_or_default(),
             advice: advised(&status),
@@ -260,7 +272,22 @@ fn told_copies(pairs: &[(NodeId, NodeId)]) -> String {
     format!("copies of servers are to be kept at others: {pairs}")
 }
 
-/// Servers that hold the others up, and why.
+/// Workers that hold the others up.
+fn slow_workers(workers: &[SlowWorker]) -> String {
+    let slow = |slow: &SlowWorker| {
+        format!(
+            "worker {} holds the others up: it computes {:.3} s of an iteration of {:.3} s, the \
+             usual one of the others {:.3} s",
+            pslite_core::wire::id_to_rank(slow.worker),
+            slow.time.computing,
+            slow.time.seconds,
+            slow.usual
+        )
+    };
+    text::few(workers.iter().map(slow))
+}
+
+/// Servers and workers that hold the others up, and why.
 fn note(status: &Status) -> String {
     let stragglers = status.servers.iter().filter_map(|server| {
         let cause = server.straggler?;
@@ -270,11 +297,8 @@ fn note(status: &Status) -> String {
             server.slowdown
         ))
     });
-    let slow = status
-        .slow_workers
-        .iter()
-        .map(|id| format!("worker {} holds the others up", pslite_core::wire::id_to_rank(*id)));
-    stragglers.chain(slow).collect::<Vec<_>>().join("; ")
+    let slow = slow_workers(&status.slow_workers);
+    stragglers.chain((!slow.is_empty()).then_some(slow)).collect::<Vec<_>>().join("; ")
 }
 
 /// What another number of servers would bring.

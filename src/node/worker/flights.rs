@@ -107,6 +107,9 @@ impl Requests {
         let error = no_keys.as_ref().unwrap_or(&meta.error);
         let refused = !error.is_empty();
         let answered = flights.answered(now, who, meta.placed.as_ref(), (pairs, refused), out);
+        if flights.all_answered() {
+            self.rounds.rests(now);
+        }
         let (rank, response) = match answered {
             Ok(Answered::Unknown | Answered::Open) => return None,
             Ok(Answered::Whole { rank, brought: Brought { pairs, more } }) => {

@@ -6,7 +6,7 @@ use super::look::{Basis, Look};
 use super::{Advice, Planner, Reason};
 use crate::placement::shares::waiting;
 use crate::placement::statistics::median;
-use crate::placement::stragglers::{Cause, Evidence, cause};
+use crate::placement::stragglers::{Cause, Evidence, IterationTime, SlowWorker, cause};
 use crate::wire::NodeId;
 
 /// One server.
@@ -39,16 +39,20 @@ pub struct ServerStatus {
 pub struct Status {
     /// All servers, in ascending order of ids.
     pub servers: Vec<ServerStatus>,
-    /// Seconds of a round with this layout, by the model. None: nothing is known of the network.
+    /// Seconds of a round with this layout, by the model. None: no link has been measured. (Times
+    /// of workers alone say nothing of the network: they contain how long workers wait for each
+    /// other.)
     pub predicted: Option<f64>,
-    /// Seconds of a round as workers measure it.
+    /// Seconds of a round, as the worker measures it that waits least for the others.
     pub measured: Option<f64>,
+    /// What an iteration takes each worker.
+    pub iterations: Vec<(NodeId, IterationTime)>,
     /// T*: seconds that no layout can go below. None: no link has been measured.
     pub bound: Option<f64>,
     /// `bound / measured`: 1 is perfect (docs/algorithms.md 1).
     pub eta: Option<f64>,
     /// Workers that hold the others up.
-    pub slow_workers: Vec<NodeId>,
+    pub slow_workers: Vec<SlowWorker>,
     /// What one server more would bring, and one fewer.
     pub advice: [Option<Advice>; 2],
     /// A plan is being carried out.
@@ -75,12 +79,14 @@ impl Planner {
         let look = self.look(now);
         let timed = look.as_ref().filter(|look| look.basis != Basis::Nothing);
         let bound = timed.and_then(Look::bound);
-        let measured = self.times.round_seconds(self.switch_round);
+        let by_links = look.as_ref().filter(|look| look.basis == Basis::Links);
+        let measured = self.times.least_round_seconds(self.switch_round);
         Status {
             servers: look.as_ref().map(|look| self.server_statuses(now, look)).unwrap_or_default(),
-            predicted: timed.map(|look| waiting::seconds(&self.layout, &look.seen)),
+            predicted: by_links.map(|look| waiting::seconds(&self.layout, &look.seen)),
             measured,
             bound,
+            iterations: self.times.iterations().collect(),
             eta: bound.zip(measured).map(|(bound, measured)| bound / measured),
             slow_workers: self.times.slow_workers(),
             advice: self.advice(),

@@ -3,7 +3,7 @@
 use super::*;
 use crate::placement::layout::{apply, holdings};
 use crate::placement::shares;
-use crate::placement::stragglers::ServerTime;
+use crate::placement::stragglers::{IterationTime, ServerTime};
 use crate::placement::tests::fluid::{Lab, Node};
 use crate::placement::tests::jobs::{model_of, piece, pipelined, resnet50_by_hash, spread};
 use crate::random::Random;
@@ -219,7 +219,7 @@ fn without_links_the_times_of_workers_are_enough() {
     let shown = status(&lab);
     assert!(shown.reason.contains("is slowest"), "{}", shown.reason);
     assert_eq!((shown.bound, shown.eta, shown.servers[0].rates), (None, None, None));
-    assert!((shown.predicted.unwrap() / after - 1.0).abs() < 0.2, "{shown:?}");
+    assert_eq!(shown.predicted, None, "times of workers say nothing of the network");
 }
 
 /// All on one host: its card takes no part, whatever is measured over it, and times differ by
@@ -432,7 +432,8 @@ fn a_slow_worker_moves_nothing_and_is_named() {
     for _ in 0..60 {
         lab.round();
     }
-    assert!(lab.plans.is_empty() && status(&lab).slow_workers == [11], "{:?}", status(&lab));
+    let slow: Vec<_> = status(&lab).slow_workers.iter().map(|slow| slow.worker).collect();
+    assert!(lab.plans.is_empty() && slow == [11], "{:?}", status(&lab));
 }
 
 #[test]
@@ -557,6 +558,7 @@ fn nonsense_does_no_harm() {
             first_round: round as u64,
             last_round: u64::MAX,
             round_seconds: number,
+            iteration: Some(IterationTime { seconds: number, computing: -number }),
             servers: servers.to_vec(),
         };
         for worker in [9, 11, 1234] {

@@ -16,7 +16,7 @@ mod trial;
 mod tests;
 
 pub use cause::{Cause, Evidence, cause};
-pub use times::{Profile, ServerTime, TimedRound, Times, WorkerReport};
+pub use times::{IterationTime, Profile, ServerTime, SlowWorker, TimedRound, Times, WorkerReport};
 pub use trial::{Trial, Verdict, verdict};
 
 use std::collections::BTreeMap;

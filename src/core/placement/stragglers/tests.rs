@@ -123,7 +123,50 @@ fn report(worker: NodeId, rounds: (u64, u64), times: &[(NodeId, f64)]) -> Worker
     let servers =
         times.iter().map(|(server, seconds)| ServerTime { server: *server, seconds: *seconds });
     let (first_round, last_round) = rounds;
-    WorkerReport { worker, first_round, last_round, round_seconds: 2.0, servers: servers.collect() }
+    let servers = servers.collect();
+    WorkerReport { worker, first_round, last_round, round_seconds: 2.0, iteration: None, servers }
+}
+
+/// A worker whose iteration takes `seconds`, of which it computes.
+fn computes(worker: NodeId, seconds: f64, computing: f64) -> WorkerReport {
+    let iteration = Some(IterationTime { seconds, computing });
+    let round_seconds = seconds - computing;
+    WorkerReport { iteration, round_seconds, ..report(worker, (0, 4), &[(8, round_seconds)]) }
+}
+
+const NOBODY: [i32; 0] = [];
+
+/// Who is slow among workers with such iterations, by rank.
+fn slow(iterations: &[(f64, f64)]) -> Vec<i32> {
+    let mut times = Times::default();
+    for (rank, (seconds, computing)) in (0..).zip(iterations) {
+        times.report(computes(crate::wire::worker_id(rank), *seconds, *computing));
+    }
+    times.slow_workers().iter().map(|slow| crate::wire::id_to_rank(slow.worker)).collect()
+}
+
+#[test]
+fn who_computes_longer_than_the_others_holds_them_up() {
+    assert_eq!(slow(&[(0.233, 0.01), (0.233, 0.22)]), [1], "the fast one waits longer");
+    assert_eq!(slow(&[(0.2, 0.18), (0.2, 0.01), (0.21, 0.02)]), [0]);
+    assert_eq!(slow(&[(0.2, 0.18), (0.2, 0.01), (0.2, 0.02), (0.2, 0.17)]), [0, 3]);
+    assert_eq!(slow(&[(0.2, 0.18), (0.2, 0.16), (0.2, 0.17)]), NOBODY, "nobody waits for anybody");
+    assert_eq!(slow(&[(1.0, 0.02), (1.0, 0.01)]), NOBODY, "the network holds all of them up");
+    assert_eq!(slow(&[(0.03, 0.01), (0.3, 0.28)]), NOBODY, "dist_async: nobody waits");
+    assert_eq!(slow(&[(0.233, 0.22)]), NOBODY, "there are no others");
+    for nonsense in [(f64::NAN, 0.1), (0.2, f64::NAN), (0.2, 0.3), (0.2, -0.1), (0.0, 0.0)] {
+        assert_eq!(slow(&[(0.2, 0.01), nonsense]), NOBODY, "{nonsense:?}");
+    }
+}
+
+#[test]
+fn the_round_of_the_slowest_worker_is_what_the_network_takes() {
+    let mut times = Times::default();
+    times.report(computes(9, 0.233, 0.01));
+    times.report(computes(11, 0.233, 0.22));
+    let least = times.least_round_seconds(0).unwrap();
+    assert!((least - 0.013).abs() < 1e-9, "{least}");
+    assert_eq!(times.least_round_seconds(1), None);
 }
 
 #[test]
@@ -136,11 +179,10 @@ fn the_median_over_workers_counts() {
     assert!(times.is_news(3) && !times.is_news(3));
     let seconds = times.server_seconds(0);
     assert_eq!((seconds[&8], seconds[&10]), (1.1, 2.2));
-    assert_eq!(times.slow_workers(), [13]);
     assert_eq!((times.newest_round(), times.rounds_since(0), times.rounds_since(1)), (4, 5, 0));
     assert!(times.server_seconds(1).is_empty(), "all rounds are from before");
     times.forget(13);
-    assert!(times.slow_workers().is_empty());
+    assert!((times.server_seconds(0)[&8] - 1.05).abs() < 1e-9);
 }
 
 #[test]
@@ -150,18 +192,24 @@ fn a_profile_reports_medians() {
     let mut reports = Vec::new();
     for (number, seconds) in (0..).zip([1.0, 1.2, 9.0, 1.1, 1.0, 2.0, 2.0]) {
         let servers = &time(seconds);
-        let round = TimedRound { number, begun: at(number), seconds, servers };
+        let iteration = Some(IterationTime { seconds: 2.0 * seconds, computing: seconds });
+        let round = TimedRound { number, begun: at(number), seconds, iteration, servers };
         reports.extend(profile.round(at(number), &round));
     }
     assert_eq!(reports.len(), 1);
     assert_eq!((reports[0].first_round, reports[0].last_round), (0, 4));
     assert_eq!((reports[0].round_seconds, reports[0].servers[0].seconds), (1.1, 1.1));
+    assert_eq!(reports[0].iteration, Some(IterationTime { seconds: 2.2, computing: 1.1 }));
     // Long rounds do not wait for five of them; those before a switch, and the one in which it
     // came, do not count.
     profile.switched(at(8));
     let servers = &time(4.0);
-    let round = |number, begun| TimedRound { number, begun: at(begun), seconds: 5.0, servers };
+    let round = |number, begun| {
+        let begun = at(begun);
+        TimedRound { number, begun, seconds: 5.0, iteration: None, servers }
+    };
     assert_eq!(profile.round(at(12), &round(7, 7)), None);
     let report = profile.round(at(17), &round(8, 12)).unwrap();
     assert_eq!((report.first_round, report.last_round, report.round_seconds), (8, 8, 5.0));
+    assert_eq!(report.iteration, None, "what was before the switch does not count");
 }

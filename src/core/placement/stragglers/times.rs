@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::placement::statistics::median;
+use crate::placement::statistics::{lower_median, median};
 use crate::placement::tuning::{REPORT_AFTER, REPORT_ROUNDS, SLOW_WORKER};
 use crate::wire::NodeId;
 
@@ -19,6 +19,40 @@ pub struct ServerTime {
     pub seconds: f64,
 }
 
+/// What an iteration of one worker takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct IterationTime {
+    /// Seconds from the first push of a round to the first push of the next one.
+    pub seconds: f64,
+    /// Those in which none of its requests was under way: it computes, or does something else. The
+    /// rest it waits, for the network or for other workers.
+    pub computing: f64,
+}
+
+impl IterationTime {
+    /// Seconds in which requests were under way.
+    #[must_use]
+    pub fn waiting(self) -> f64 {
+        (self.seconds - self.computing).max(0.0)
+    }
+
+    fn is_sane(self) -> bool {
+        let Self { seconds, computing } = self;
+        seconds.is_finite() && seconds > 0.0 && (0.0..=seconds).contains(&computing)
+    }
+}
+
+/// A worker for which the others wait.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SlowWorker {
+    /// The worker.
+    pub worker: NodeId,
+    /// What its iteration takes.
+    pub time: IterationTime,
+    /// Seconds that the usual one of the others computes.
+    pub usual: f64,
+}
+
 /// What one worker saw in its last rounds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkerReport {
@@ -30,7 +64,9 @@ pub struct WorkerReport {
     pub last_round: u64,
     /// Seconds of a round from the first push to the last answer, median of these rounds.
     pub round_seconds: f64,
-    /// The same for each server, medians of the rounds in which it was used.
+    /// What an iteration took, medians of these rounds. None: the worker does not say.
+    pub iteration: Option<IterationTime>,
+    /// The same as `round_seconds` for each server, medians of the rounds in which it was used.
     pub servers: Vec<ServerTime>,
 }
 
@@ -43,7 +79,9 @@ pub struct TimedRound<'a> {
     pub begun: Duration,
     /// Seconds from the first push to the last answer.
     pub seconds: f64,
-    /// Those of each server.
+    /// What the iteration took that it began.
+    pub iteration: Option<IterationTime>,
+    /// Seconds of each server.
     pub servers: &'a [ServerTime],
 }
 
@@ -56,6 +94,7 @@ pub struct Profile {
     /// When pieces last moved.
     switched: Duration,
     rounds: Vec<f64>,
+    iterations: Vec<IterationTime>,
     servers: BTreeMap<NodeId, Vec<f64>>,
 }
 
@@ -63,9 +102,15 @@ impl Profile {
     /// That worker's.
     #[must_use]
     pub fn new(worker: NodeId) -> Self {
-        let (rounds, servers) = (Vec::new(), BTreeMap::new());
-        let switched = Duration::ZERO;
-        Self { worker, first_round: 0, since: None, switched, rounds, servers }
+        Self {
+            worker,
+            first_round: 0,
+            since: None,
+            switched: Duration::ZERO,
+            rounds: Vec::new(),
+            iterations: Vec::new(),
+            servers: BTreeMap::new(),
+        }
     }
 
     /// A round is over. Gives a report if one is due. The round in which pieces moved is left out:
@@ -78,6 +123,7 @@ impl Profile {
             self.first_round = round.number;
         }
         self.rounds.push(round.seconds);
+        self.iterations.extend(round.iteration);
         for time in round.servers {
             if self.servers.len() < MOST_NODES || self.servers.contains_key(&time.server) {
                 self.servers.entry(time.server).or_default().push(time.seconds);
@@ -92,6 +138,7 @@ impl Profile {
     pub fn switched(&mut self, now: Duration) {
         self.switched = now;
         self.rounds.clear();
+        self.iterations.clear();
         self.servers.clear();
     }
 
@@ -101,8 +148,17 @@ impl Profile {
         let times = times
             .filter_map(|(server, times)| Some(ServerTime { server, seconds: median(times)? }));
         let round_seconds = median(std::mem::take(&mut self.rounds)).unwrap_or(0.0);
-        let (worker, first_round) = (self.worker, self.first_round);
-        WorkerReport { worker, first_round, last_round, round_seconds, servers: times.collect() }
+        let iterations = std::mem::take(&mut self.iterations);
+        let usual = |of: fn(&IterationTime) -> f64| median(iterations.iter().map(of));
+        let iteration = usual(|time| time.seconds).zip(usual(|time| time.computing));
+        WorkerReport {
+            worker: self.worker,
+            first_round: self.first_round,
+            last_round,
+            round_seconds,
+            iteration: iteration.map(|(seconds, computing)| IterationTime { seconds, computing }),
+            servers: times.collect(),
+        }
     }
 }
 
@@ -180,18 +236,32 @@ impl Times {
         times.into_iter().filter_map(|(server, times)| Some((server, median(times)?))).collect()
     }
 
-    /// Workers that wait longer than the others for every server alike: that is their own matter,
-    /// and moves nothing.
+    /// Seconds of the round of the worker that waits least for the others. The others' rounds are
+    /// longer because that one computes longer; that says nothing of the network.
     #[must_use]
-    pub fn slow_workers(&self) -> Vec<NodeId> {
-        let typical =
-            |report: &WorkerReport| median(report.servers.iter().map(|time| time.seconds));
-        let Some(usual) = median(self.reports.values().filter_map(typical)) else {
-            return Vec::new();
-        };
-        let slow = |report: &&WorkerReport| {
-            typical(report).is_some_and(|typical| typical > usual * (1.0 + SLOW_WORKER))
-        };
-        self.reports.values().filter(slow).map(|report| report.worker).collect()
+    pub fn least_round_seconds(&self, since: u64) -> Option<f64> {
+        self.since(since).map(|report| report.round_seconds).reduce(f64::min)
+    }
+
+    /// What an iteration takes each worker that says it.
+    pub fn iterations(&self) -> impl Iterator<Item = (NodeId, IterationTime)> {
+        let sane = |report: &WorkerReport| report.iteration.filter(|time| time.is_sane());
+        self.reports.values().filter_map(move |report| Some((report.worker, sane(report)?)))
+    }
+
+    /// Workers for which the others wait: they compute longer than the usual one of the others, by
+    /// a good part of the iteration, and the others' iterations are as long as theirs. (In
+    /// `dist_async` they are not: there nobody waits.)
+    #[must_use]
+    pub fn slow_workers(&self) -> Vec<SlowWorker> {
+        let all: Vec<(NodeId, IterationTime)> = self.iterations().collect();
+        // Of two workers the faster one is the usual one.
+        let usual = lower_median(all.iter().map(|(_, time)| time.computing));
+        let seconds = median(all.iter().map(|(_, time)| time.seconds));
+        let Some((usual, seconds)) = usual.zip(seconds) else { return Vec::new() };
+        let in_step = |time: &IterationTime| (time.seconds / seconds - 1.0).abs() < SLOW_WORKER;
+        let slow = |time: &IterationTime| time.computing - usual > SLOW_WORKER * time.seconds;
+        let slow = all.into_iter().filter(|(_, time)| in_step(time) && slow(time));
+        slow.map(|(worker, time)| SlowWorker { worker, time, usual }).collect()
     }
 }

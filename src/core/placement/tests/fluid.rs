@@ -12,7 +12,7 @@ use crate::placement::links::{Pace, Receiver, Sample};
 use crate::placement::planner::{
     CopyPairs, Duty, Members, Planner, Report, ServerMember, Settings, WorkerMember,
 };
-use crate::placement::stragglers::{Profile, ServerTime, TimedRound};
+use crate::placement::stragglers::{IterationTime, Profile, ServerTime, TimedRound};
 use crate::random::Random;
 use crate::wire::NodeId;
 
@@ -471,19 +471,24 @@ impl Lab {
     fn tell_times(&mut self, round: &Round) {
         let now = Duration::from_secs_f64(self.now);
         let number = self.rounds;
+        // All wait for the worker that computes longest.
+        let computes = self.slow_workers.clone();
+        let longest = computes.values().copied().fold(0.0, f64::max);
         for worker in self.workers.keys().copied().collect::<Vec<_>>() {
             let own = round.times.iter().filter(|((of, _), _)| *of == worker);
-            let slow = self.slow_workers.get(&worker).copied().unwrap_or(1.0);
-            let own: Vec<_> = own.map(|((_, server), time)| (*server, *time * slow)).collect();
+            let computing = computes.get(&worker).copied().unwrap_or(0.0);
+            let waits = longest - computing;
+            let own: Vec<_> = own.map(|((_, server), time)| (*server, *time + waits)).collect();
             let times: Vec<ServerTime> = own
                 .into_iter()
                 .map(|(server, seconds)| ServerTime { server, seconds: self.noisy(seconds) })
                 .collect();
-            let seconds = self.noisy(round.seconds);
+            let seconds = self.noisy(round.seconds + waits);
+            let iteration = Some(IterationTime { seconds: seconds + computing, computing });
             let profile = self.profiles.get_mut(&worker).unwrap();
             // A microsecond later: numbers are rounded.
             let begun = Duration::from_secs_f64(self.now - round.seconds + 1e-6);
-            let timed = TimedRound { number, begun, seconds, servers: &times };
+            let timed = TimedRound { number, begun, seconds, iteration, servers: &times };
             if let Some(report) = profile.round(now, &timed) {
                 self.planner.report(now, report.into());
             }
