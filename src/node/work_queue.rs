@@ -38,6 +38,9 @@ struct State<T> {
     queue_next: u32,
     /// A thread that brings an item waits for room.
     bounded: bool,
+    /// How often a thread has gone to sleep until something changes.
+    #[cfg(test)]
+    sleeps: usize,
 }
 
 /// The right to handle one item. It is dropped when the item is done.
@@ -55,6 +58,8 @@ impl<T> WorkQueue<T> {
                 handling: None,
                 queue_next: 0,
                 bounded: true,
+                #[cfg(test)]
+                sleeps: 0,
             }),
             changed: Condvar::new(),
         }
@@ -70,12 +75,22 @@ impl<T> WorkQueue<T> {
         }
     }
 
+    /// Sleeps until something changes.
+    #[cfg_attr(not(test), expect(unused_mut, reason = "tests count"))]
+    fn sleep<'a>(&self, mut state: MutexGuard<'a, State<T>>) -> MutexGuard<'a, State<T>> {
+        #[cfg(test)]
+        {
+            state.sleeps += 1;
+        }
+        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Waits until there is room for one more item. Meanwhile others may bring items only by
     /// `push`.
     fn room(&self) -> MutexGuard<'_, State<T>> {
         let mut state = lock(&self.state);
         while state.items.len() >= ITEMS_MAX && state.bounded && !state.closed {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.sleep(state);
         }
         state
     }
@@ -131,7 +146,7 @@ impl<T> WorkQueue<T> {
                     return None;
                 }
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.sleep(state);
         }
     }
 
@@ -166,7 +181,7 @@ impl<T> WorkQueue<T> {
         let me = thread::current().id();
         let mut state = lock(&self.state);
         while state.handling.is_some_and(|who| who != me) {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.sleep(state);
         }
     }
 }
@@ -193,6 +208,17 @@ mod tests {
     use super::*;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    /// Returns once threads have gone to sleep in the queue so often.
+    fn until_sleeps<T>(queue: &WorkQueue<T>, times: usize) {
+        for _ in 0..60_000 {
+            if lock(&queue.state).sleeps >= times {
+                return;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        panic!("a thread that should sleep has gone on");
+    }
 
     #[test]
     fn an_item_is_handled_at_once_only_if_nobody_is_before_it() {
@@ -247,8 +273,10 @@ mod tests {
                 passed.store(true, Ordering::SeqCst);
             })
         };
+        until_sleeps(&queue, 1);
         assert_eq!(queue.next().unwrap().1, usize::MAX);
-        thread::sleep(Duration::from_millis(20));
+        // That woke it; it looks, and sleeps again.
+        until_sleeps(&queue, 2);
         assert!(!passed.load(Ordering::SeqCst), "still full");
         assert_eq!(queue.next().unwrap().1, 0);
         bringer.join().unwrap();
@@ -281,8 +309,9 @@ mod tests {
                 assert!(over.load(Ordering::SeqCst));
             })
         };
+        until_sleeps(&queue, 1);
         queue.close();
-        thread::sleep(Duration::from_millis(20));
+        until_sleeps(&queue, 2);
         over.store(true, Ordering::SeqCst);
         drop(turn);
         waiter.join().unwrap();
