@@ -65,6 +65,7 @@ impl Played {
             incarnation: u64::from(port),
             native_port: 0,
             wished_rank: None,
+            launched_as: None,
         };
         Self { me, transport, heard }
     }

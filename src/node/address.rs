@@ -62,6 +62,7 @@ pub(super) fn bind(
         incarnation: if settings.speaks_extensions() { incarnation } else { 0 },
         native_port: 0,
         wished_rank: settings.wished_rank,
+        launched_as: settings.launched_as.filter(|_| settings.speaks_extensions()),
     })
 }
 

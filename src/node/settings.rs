@@ -62,6 +62,9 @@ pub struct Settings {
     pub group_size: usize,
     /// See [`Asked::wished_rank`].
     pub wished_rank: Option<u32>,
+    /// `PSLITE_RANK`: the number by which its launcher knows it among the nodes of its role. Ranks
+    /// follow these numbers if they can.
+    pub launched_as: Option<u32>,
     /// `PSLITE_WIRE`: what this node speaks with its peers.
     pub dialect: Dialect,
     /// `PSLITE_HOLD_PUSHES`: whether a server holds the pushes of a round back until all have
@@ -262,6 +265,11 @@ impl Settings {
             num_servers: servers * group_size,
             group_size,
             wished_rank: asked.wished_rank,
+            launched_as: env
+                .text("PSLITE_RANK")
+                .map(|_| env.number("PSLITE_RANK", 0, 0, i32::MAX))
+                .transpose()?
+                .map(|number| number as u32),
             dialect,
             holds_pushes: env.holds_pushes(asked, dialect)?,
             rank_order: env.rank_order()?,

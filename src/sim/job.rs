@@ -428,6 +428,7 @@ fn describe(config: &JobConfig, process: Process, incarnation: u64) -> Described
         incarnation,
         native_port: 0,
         wished_rank: None,
+        launched_as: None,
     }
 }
 

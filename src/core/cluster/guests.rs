@@ -234,5 +234,6 @@ fn operator(text: &str) -> Option<Node> {
         incarnation: 0,
         native_port: 0,
         wished_rank: None,
+        launched_as: None,
     })
 }

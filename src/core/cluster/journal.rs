@@ -86,6 +86,7 @@ impl Member {
             incarnation: self.incarnation,
             native_port: u16::try_from(self.native_port).ok()?,
             wished_rank: None,
+            launched_as: None,
         })
     }
 }

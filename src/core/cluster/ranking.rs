@@ -1,6 +1,6 @@
-//! In which order the scheduler gives out ranks: as nodes wish, or by their addresses as stock does
-//! (van.cc:57), or by one of the two orders of BytePS (`ProcessAddNodeCommandAtScheduler` of its
-//! ps-lite). Pure: takes who has registered, returns them in order.
+//! In which order the scheduler gives out ranks: as nodes wish, or as their launcher counts them, or
+//! by their addresses as stock does (van.cc:57), or by one of the two orders of BytePS
+//! (`ProcessAddNodeCommandAtScheduler` of its ps-lite). Pure: takes who has registered, returns them in order.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ pub(super) fn sorted(
         return as_wished(all);
     }
     match order {
-        RankOrder::Address => {}
+        RankOrder::Address => as_launched(&mut all),
         RankOrder::Mixed => {
             let count =
                 |host: &str| all.iter().filter(|(_, one)| one.node.hostname == host).count();
@@ -56,6 +56,24 @@ pub(super) fn sorted(
         }
     }
     Ok(all)
+}
+
+/// A launcher that started all workers, say, and numbered them from 0 on: then people know a worker
+/// by its rank from the beginning. Where the numbers are not 0, 1, 2 and so on, nothing is changed:
+/// nodes may have come from elsewhere.
+fn as_launched(all: &mut Registered) {
+    for role in [Role::Server, Role::Worker] {
+        let own = || all.iter().filter(|(_, one)| one.node.role == role);
+        let mut numbers: Vec<Option<u32>> = own()
+            .map(|(_, one)| one.node.launched_as.filter(|_| one.customers.len() == 1))
+            .collect();
+        numbers.sort_unstable();
+        if !numbers.iter().copied().eq((0..).take(numbers.len()).map(Some)) {
+            continue;
+        }
+        // Ranks are counted by role, so only the order among nodes of one matters.
+        all.sort_by_key(|(_, one)| (one.node.role == role).then_some(one.node.launched_as));
+    }
 }
 
 fn by_address(a: &Node, b: &Node) -> std::cmp::Ordering {
@@ -112,6 +130,7 @@ mod tests {
                 incarnation: 0,
                 native_port: 0,
                 wished_rank: *wished_rank,
+                launched_as: None,
             },
             customers: vec![0],
         };
@@ -124,6 +143,37 @@ mod tests {
     ) -> Result<Vec<i32>, String> {
         let sorted = sorted(&registered(nodes), order)?;
         Ok(sorted.into_iter().map(|(_, one)| one.node.port).collect())
+    }
+
+    /// Workers that their launcher knows by these numbers, and a server: the ports in the order of
+    /// ranks.
+    fn launched(numbers: &[Option<u32>]) -> Vec<i32> {
+        let mut nodes = vec![(Server, "a", 1, None)];
+        nodes.extend((2..).zip(numbers).map(|(port, _)| (Worker, "a", port, None)));
+        let mut registered = registered(&nodes);
+        for one in registered.values_mut().filter(|one| one.node.role == Worker) {
+            one.node.launched_as = numbers[one.node.port as usize - 2];
+        }
+        let sorted = sorted(&registered, &RankOrder::Address).unwrap();
+        let workers = sorted.into_iter().filter(|(_, one)| one.node.role == Worker);
+        workers.map(|(_, one)| one.node.port).collect()
+    }
+
+    #[test]
+    fn ranks_are_the_numbers_of_the_launcher() {
+        assert_eq!(launched(&[Some(2), Some(0), Some(1)]), [3, 4, 2]);
+    }
+
+    #[test]
+    fn numbers_that_are_not_all_there_change_nothing() {
+        for numbers in [
+            [Some(1), Some(0), None],
+            [Some(1), Some(0), Some(1)],
+            [Some(3), Some(2), Some(1)],
+            [None, None, None],
+        ] {
+            assert_eq!(launched(&numbers), [2, 3, 4], "{numbers:?}");
+        }
     }
 
     use Role::{Server, Worker};

@@ -49,6 +49,7 @@ pub(super) fn config(
         incarnation: port as u64,
         native_port: 0,
         wished_rank: None,
+        launched_as: None,
     };
     let id = if role == Role::Scheduler { SCHEDULER } else { EMPTY };
     ClusterConfig {

@@ -184,6 +184,7 @@ fn node(bytes: &[u8]) -> Result<Node> {
         incarnation: 0,
         native_port: 0,
         wished_rank: None,
+        launched_as: None,
     };
     let mut reader = Reader(bytes);
     while let Some(field) = reader.field()? {
@@ -202,6 +203,7 @@ fn node(bytes: &[u8]) -> Result<Node> {
             // Out of range: as if it had none.
             102 => node.native_port = u16::try_from(field.varint()?).unwrap_or(0),
             103 => node.wished_rank = u32::try_from(field.varint()?).ok(),
+            104 => node.launched_as = u32::try_from(field.varint()?).ok(),
             _ => {}
         }
     }

@@ -114,6 +114,9 @@ fn encode_node(node: &Node, out: &mut Vec<u8>) {
     if let Some(rank) = node.wished_rank {
         uint64(out, 103, u64::from(rank));
     }
+    if let Some(number) = node.launched_as {
+        uint64(out, 104, u64::from(number));
+    }
 }
 
 fn encode_notice(notice: &Notice, out: &mut Vec<u8>) {

@@ -234,6 +234,9 @@ pub struct Node {
     pub native_port: u16,
     /// Extension 103, and BytePS's `aux_id`: the rank that it wants, in a registration.
     pub wished_rank: Option<u32>,
+    /// Extension 104: the number by which its launcher knows it among the nodes of its role, in a
+    /// registration. Ranks follow these numbers if they can.
+    pub launched_as: Option<u32>,
 }
 
 impl Node {

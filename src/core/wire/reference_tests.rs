@@ -37,6 +37,8 @@ struct PbNode {
     native_port: Option<u64>,
     #[prost(uint64, optional, tag = "103")]
     wished_rank: Option<u64>,
+    #[prost(uint64, optional, tag = "104")]
+    launched_as: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -147,6 +149,7 @@ fn pb_node(node: &Node) -> PbNode {
         incarnation: some(node.incarnation, node.incarnation != 0),
         native_port: some(u64::from(node.native_port), node.native_port != 0),
         wished_rank: node.wished_rank.map(u64::from),
+        launched_as: node.launched_as.map(u64::from),
     }
 }
 
@@ -221,6 +224,7 @@ fn read_node(node: PbNode) -> Node {
         incarnation: node.incarnation.unwrap_or(0),
         native_port: u16::try_from(node.native_port.unwrap_or(0)).unwrap_or(0),
         wished_rank: node.wished_rank.and_then(|rank| u32::try_from(rank).ok()),
+        launched_as: node.launched_as.and_then(|number| u32::try_from(number).ok()),
     }
 }
 
@@ -308,8 +312,9 @@ fn node() -> impl Strategy<Value = PbNode> {
     use proptest::option::of;
     let stock =
         (0..3_i32, of(number()), of(words()), of(number()), of(any::<bool>()), of(number()));
-    let ours = (of(long()), of(long()), of(long()), of(long()));
-    (stock, ours).prop_map(|(stock, (abilities, incarnation, native_port, wished_rank))| {
+    let ours = (of(long()), of(long()), of(long()), of(long()), of(long()));
+    (stock, ours).prop_map(|(stock, ours)| {
+        let (abilities, incarnation, native_port, wished_rank, launched_as) = ours;
         let (role, id, hostname, port, is_recovery, customer_id) = stock;
         PbNode {
             role,
@@ -322,6 +327,7 @@ fn node() -> impl Strategy<Value = PbNode> {
             incarnation,
             native_port,
             wished_rank,
+            launched_as,
         }
     })
 }

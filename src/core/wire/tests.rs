@@ -24,6 +24,7 @@ fn node(role: Role, id: NodeId, customer_id: i32) -> Node {
         incarnation: 0,
         native_port: 0,
         wished_rank: None,
+        launched_as: None,
     }
 }
 
@@ -135,6 +136,7 @@ fn our_own_fields_come_back_and_are_above_99() {
             incarnation: 99,
             native_port: 7001,
             wished_rank: Some(0),
+            launched_as: Some(3),
             ..node(Role::Worker, 9, 0)
         }],
     );

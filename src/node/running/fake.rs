@@ -32,6 +32,7 @@ pub(crate) fn scheduler() -> Node {
         incarnation: 1,
         native_port: 0,
         wished_rank: None,
+        launched_as: None,
     }
 }
 

@@ -37,6 +37,7 @@ pub(super) fn scheduler_node(settings: &Settings, me: &Node) -> Node {
         incarnation: 0,
         native_port: 0,
         wished_rank: None,
+        launched_as: None,
     }
 }
 

@@ -127,6 +127,7 @@ fn describe(config: &ElasticConfig, process: Process, incarnation: u64, again: b
         incarnation,
         native_port: if native { 1 } else { 0 },
         wished_rank: None,
+        launched_as: None,
     }
 }
 

@@ -19,6 +19,7 @@ fn member(id: NodeId) -> Member {
         incarnation: 77,
         native_port: 9,
         wished_rank: None,
+        launched_as: None,
     };
     Member::new(&node, vec![0], Vec::new())
 }

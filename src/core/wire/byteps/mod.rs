@@ -203,6 +203,7 @@ fn decode_node(layout: &Layout, raw: &[u8]) -> Result<Node, DecodeError> {
         native_port: 0,
         // -1, and at nodes that have not set it, anything.
         wished_rank: u32::try_from(int(raw, layout.aux_id)).ok(),
+        launched_as: None,
     })
 }
 

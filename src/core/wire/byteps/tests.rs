@@ -22,6 +22,7 @@ fn node(role: Role, id: NodeId) -> Node {
         incarnation: 0,
         native_port: 0,
         wished_rank: None,
+        launched_as: None,
     }
 }
 
@@ -224,6 +225,7 @@ fn any_node() -> impl Strategy<Value = Node> {
             port,
             is_recovery,
             wished_rank,
+            launched_as: None,
             ..node(Role::Server, 0)
         },
     )
