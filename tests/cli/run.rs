@@ -365,7 +365,7 @@ fn a_signal_is_passed_on() {
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(143));
-    assert!(text(&output.stderr).contains("SIGTERM: passed on to scheduler, server 0, worker 0"));
+    assert!(text(&output.stderr).contains("SIGTERM: passed on to worker 0, then to the others"));
     assert!(!pids.iter().any(|pid| exists(*pid)));
 }
 

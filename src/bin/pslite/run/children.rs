@@ -18,15 +18,19 @@ use pslite::observe::awake;
 use std::os::unix::process::CommandExt;
 
 use super::job::{Action, Job, Outcome};
-use super::output::copy_lines;
+use super::output::{Tails, copy_errors, copy_lines};
 use super::plan::{Plan, Process};
+use super::verdict;
 use crate::exec;
+use crate::scheduler_address::{Address, operator};
 
 /// What wakes the main thread.
 enum Event {
     Ended(usize, Outcome),
     Signal(Signal),
     OutputDone,
+    /// The scheduler says that nodes are missing (true), or not.
+    Incomplete(bool),
 }
 
 /// Events that may wait; each sender has at most one in flight.
@@ -34,6 +38,10 @@ const MAX_EVENTS: usize = 1024;
 /// How long to wait for the last output after all processes are gone: somebody outside the job may
 /// hold the other end of a pipe.
 const OUTPUT_WAIT: Duration = Duration::from_secs(2);
+/// How many seconds the scheduler has to answer whether the job is complete, ...
+const ANSWER_WITHIN: f64 = 2.0;
+/// ... and how long after a question the next one is asked.
+const ASK_EVERY: Duration = Duration::from_secs(2);
 /// The longest sleep of the main thread; only a bound.
 const IDLE: Duration = Duration::from_secs(3600);
 
@@ -50,12 +58,13 @@ pub(crate) fn supervise(plan: Plan, mut job: Job) -> Result<ExitCode> {
     let started = awake::now();
     let (sender, events) = sync_channel(MAX_EVENTS);
     watch_signals(&sender)?;
-    // Held up to here so that nobody else takes the scheduler's port.
-    drop(plan.reserved_port);
+    // Held up to here so that nobody else takes these ports.
+    drop(plan.reserved_ports);
+    let tails = Tails::new(plan.processes.len());
     let mut running = Vec::with_capacity(plan.processes.len());
     let mut failed = None;
     for (index, process) in plan.processes.iter().enumerate() {
-        match start(index, process, &sender) {
+        match start(index, process, &tails, &sender) {
             Ok(child) => running.push(child),
             Err(error) => {
                 failed = Some(error);
@@ -64,36 +73,105 @@ pub(crate) fn supervise(plan: Plan, mut job: Job) -> Result<ExitCode> {
             }
         }
     }
-    let closed = if failed.is_none() { watch(&mut job, &events, started, &running) } else { 0 };
-    finish(running, &events, closed);
+    let mut watch = Watch { started, running, tails, closed: 0 };
+    if failed.is_none() {
+        let asking = Asking { scheduler: plan.scheduler, events: sender, next: Duration::ZERO };
+        watch.until_finished(&mut job, &events, asking);
+    }
+    let tails = watch.tails.clone();
+    finish(watch.running, &events, watch.closed);
     match failed {
         Some(error) => Err(error),
-        None => Ok(ExitCode::from(job.exit_code())),
+        None => Ok(ExitCode::from(conclude(&job, &tails))),
     }
 }
 
-/// Returns how many streams of output have ended meanwhile.
-fn watch(job: &mut Job, events: &Receiver<Event>, started: Instant, running: &[Running]) -> usize {
-    let mut closed = 0;
-    while !job.is_finished() {
-        let left = |at: Duration| at.saturating_sub(awake::since(started)).min(awake::LOOK_EVERY);
-        let wait = job.deadline().map_or(IDLE, left);
-        let event = events.recv_timeout(wait);
-        let now = awake::since(started);
-        let actions = match event {
-            Ok(Event::Ended(index, outcome)) => job.ended(now, index, outcome),
-            Ok(Event::Signal(signal)) => job.interrupted(now, signal),
-            Ok(Event::OutputDone) => {
-                closed += 1;
-                Vec::new()
-            }
-            Err(RecvTimeoutError::Timeout) => Vec::new(),
-            Err(RecvTimeoutError::Disconnected) => return closed,
-        };
-        perform(&actions, running);
-        perform(&job.tick(awake::since(started)), running);
+/// Says why the job failed, if it did. Its exit code: that of the process that is the cause.
+fn conclude(job: &Job, tails: &Tails) -> u8 {
+    let (failures, tails) = (job.failures(), tails.all());
+    let Some(cause) = verdict::cause(&failures, &tails) else { return job.exit_code() };
+    let code = cause.outcome.code();
+    let tail = tails.get(cause.index).cloned().unwrap_or_default();
+    for line in verdict::lines(job.label(cause.index), cause, &tail, code) {
+        eprintln!("pslite: {line}");
     }
-    closed
+    code
+}
+
+/// Asks the scheduler whether the job is complete, on a thread of its own.
+struct Asking {
+    /// Ours, if it is started here; stock's does not answer.
+    scheduler: Option<Address>,
+    events: SyncSender<Event>,
+    /// When to ask; [`Duration::MAX`]: never again, or an answer is awaited.
+    next: Duration,
+}
+
+impl Asking {
+    /// When the next question is due, if the job wants to know.
+    fn deadline(&self, job: &Job) -> Option<Duration> {
+        let due = self.scheduler.is_some() && self.next != Duration::MAX;
+        (due && job.wants_to_know_if_complete()).then_some(self.next)
+    }
+
+    fn ask_if_due(&mut self, now: Duration, job: &Job) {
+        if self.deadline(job).is_none_or(|at| now < at) {
+            return;
+        }
+        self.next = Duration::MAX;
+        let Some(scheduler) = self.scheduler.clone() else { return };
+        let events = self.events.clone();
+        // Without a thread nobody asks; nothing else depends on it.
+        let _ = thread::Builder::new().name("asking".into()).spawn(move || {
+            let answer = operator(&scheduler, ANSWER_WITHIN).status();
+            let missing = answer.map(|status| status.phase == "forming");
+            // No answer says nothing: the scheduler may be about to start, or to end.
+            let _ = events.send(Event::Incomplete(missing.unwrap_or(false)));
+        });
+    }
+
+    /// An answer came.
+    fn answered(&mut self, now: Duration) {
+        self.next = now + ASK_EVERY;
+    }
+}
+
+/// What is watched.
+struct Watch {
+    started: Instant,
+    running: Vec<Running>,
+    tails: Tails,
+    /// How many streams of output have ended.
+    closed: usize,
+}
+
+impl Watch {
+    fn until_finished(&mut self, job: &mut Job, events: &Receiver<Event>, mut asking: Asking) {
+        while !job.is_finished() {
+            let now = awake::since(self.started);
+            asking.ask_if_due(now, job);
+            let next = job.deadline().into_iter().chain(asking.deadline(job)).min();
+            let left = |at: Duration| at.saturating_sub(now).min(awake::LOOK_EVERY);
+            let event = events.recv_timeout(next.map_or(IDLE, left));
+            let now = awake::since(self.started);
+            let actions = match event {
+                Ok(Event::Ended(index, outcome)) => job.ended(now, index, outcome),
+                Ok(Event::Signal(signal)) => job.interrupted(now, signal),
+                Ok(Event::OutputDone) => {
+                    self.closed += 1;
+                    Vec::new()
+                }
+                Ok(Event::Incomplete(missing)) => {
+                    asking.answered(now);
+                    if missing { job.is_incomplete(now) } else { Vec::new() }
+                }
+                Err(RecvTimeoutError::Timeout) => Vec::new(),
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            perform(&actions, &self.running);
+            perform(&job.tick(awake::since(self.started)), &self.running);
+        }
+    }
 }
 
 fn perform(actions: &[Action], running: &[Running]) {
@@ -137,7 +215,12 @@ fn finish(running: Vec<Running>, events: &Receiver<Event>, closed: usize) {
     }
 }
 
-fn start(index: usize, process: &Process, events: &SyncSender<Event>) -> Result<Running> {
+fn start(
+    index: usize,
+    process: &Process,
+    tails: &Tails,
+    events: &SyncSender<Event>,
+) -> Result<Running> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let mut command = Command::new(program);
     command
@@ -160,8 +243,9 @@ fn start(index: usize, process: &Process, events: &SyncSender<Event>) -> Result<
             print(&process.label, events, move |label| {
                 copy_lines(label, stdout, std::io::stdout())
             })?;
+            let tails = tails.clone();
             print(&process.label, events, move |label| {
-                copy_lines(label, stderr, std::io::stderr())
+                copy_errors(label, (index, &tails), stderr, std::io::stderr());
             })?;
         }
         watch_end(index, group, events)

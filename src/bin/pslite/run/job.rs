@@ -6,8 +6,15 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
+use super::verdict::Failed;
+
 /// How long a process may take to end after SIGTERM, before SIGKILL.
 pub(crate) const TERM_WAIT: Duration = Duration::from_secs(5);
+/// How long processes may take to end by themselves after a failure, if no worker is left: nothing
+/// can come of them any more.
+pub(crate) const LAST_WAIT: Duration = Duration::from_secs(2);
+/// After a signal to the job, workers have so long to leave it before the others get the signal.
+pub(crate) const WORKERS_FIRST: Duration = Duration::from_secs(2);
 /// How long to wait for the kernel after SIGKILL before giving up.
 pub(crate) const KILL_WAIT: Duration = Duration::from_secs(10);
 /// The exit code when `--timeout` has passed, as of timeout(1).
@@ -28,20 +35,21 @@ impl Outcome {
     }
 
     /// Somebody sent a signal that no process gives itself by a fault.
-    fn is_from_outside(self) -> bool {
+    pub(super) fn is_from_outside(self) -> bool {
         use Signal::{SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM};
         matches!(self, Self::Signaled(SIGHUP | SIGINT | SIGKILL | SIGQUIT | SIGTERM))
     }
 
     /// The code of a shell for this outcome.
-    fn code(self) -> u8 {
+    pub(super) fn code(self) -> u8 {
         match self {
             Self::Exited(code) => u8::try_from(code).unwrap_or(1),
             Self::Signaled(signal) => 128 + signal as u8,
         }
     }
 
-    fn text(self) -> String {
+    /// What happened, for people.
+    pub(super) fn text(self) -> String {
         match self {
             Self::Exited(code) => format!("ended with exit code {code}"),
             Self::Signaled(signal) => format!("was ended by {signal}"),
@@ -61,6 +69,8 @@ pub(crate) enum Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Running,
+    /// A signal was passed on to the workers. The rest gets it then, or when no worker is left.
+    Leaving(Duration, Signal),
     /// The rest may end by itself until then.
     Grace(Duration),
     /// SIGTERM was sent.
@@ -90,6 +100,12 @@ struct Process {
     outcome: Option<Outcome>,
 }
 
+impl Process {
+    const fn is_worker(&self) -> bool {
+        matches!(self.importance, Importance::Worker | Importance::ReplaceableWorker)
+    }
+}
+
 /// The processes of a job and what is known of them.
 #[derive(Debug)]
 pub(crate) struct Job {
@@ -97,12 +113,15 @@ pub(crate) struct Job {
     grace: Duration,
     limit: Option<Duration>,
     phase: Phase,
+    /// Why it fails, apart from what processes did: somebody asked for its end, or time was up.
     failure: Option<u8>,
-    /// A signal from outside of the job is known to be its cause.
-    struck: bool,
-    /// The code of the first replaceable process that failed: it counts unless workers end well,
-    /// all that are not replaceable and at least one.
-    missed: Option<u8>,
+    /// What processes failed at by themselves, in the order in which they ended.
+    failed: Vec<Failed>,
+    /// The code of the first process that ended badly after we had ended the job.
+    late: Option<u8>,
+    /// The first replaceable process that failed: it counts unless workers end well, all that are
+    /// not replaceable and at least one.
+    missed: Option<Failed>,
     signals: u32,
 }
 
@@ -123,7 +142,8 @@ impl Job {
             limit,
             phase: Phase::Running,
             failure: None,
-            struck: false,
+            failed: Vec::new(),
+            late: None,
             missed: None,
             signals: 0,
         }
@@ -133,58 +153,75 @@ impl Job {
     pub(crate) fn ended(&mut self, now: Duration, index: usize, outcome: Outcome) -> Vec<Action> {
         let Some(process) = self.processes.get_mut(index) else { return Vec::new() };
         process.outcome = Some(outcome);
-        let ours = matches!(self.phase, Phase::Terminating(_) | Phase::Killing(_));
-        let importance = process.importance;
-        let mut actions = Vec::new();
+        let label = process.label.clone();
         let replaceable =
-            matches!(importance, Importance::Replaceable | Importance::ReplaceableWorker);
-        if !outcome.is_ok() && self.phase == Phase::Running && replaceable {
-            self.missed.get_or_insert(outcome.code());
-            let label = &self.processes[index].label;
-            let text = format!("{label} {}; the others go on if they can", outcome.text());
-            if self.workers_are_done() {
-                self.phase = Phase::Grace(now + self.grace);
+            matches!(process.importance, Importance::Replaceable | Importance::ReplaceableWorker);
+        let mut actions = Vec::new();
+        match self.phase {
+            Phase::Running if !outcome.is_ok() && replaceable => {
+                self.missed.get_or_insert(Failed { index, outcome, at: now });
+                let text = format!("{label} {}; the others go on if they can", outcome.text());
+                actions.push(Action::Say(text));
             }
-            return vec![Action::Say(text)];
-        }
-        let Some(process) = self.processes.get(index) else { return actions };
-        if !outcome.is_ok() && !ours {
-            let mut text = format!("{} {}", process.label, outcome.text());
-            if self.phase == Phase::Running && self.running().next().is_some() {
-                text += &format!("; the others have {} to end", in_seconds(self.grace));
+            Phase::Running | Phase::Grace(_) if !outcome.is_ok() => {
+                self.failed.push(Failed { index, outcome, at: now });
+                let mut text = format!("{label} {}", outcome.text());
+                let wait = self.wait_for_the_rest();
+                if self.phase == Phase::Running && self.running().next().is_some() {
+                    text += &format!("; the others have {} to end", in_seconds(wait));
+                }
+                actions.push(Action::Say(text));
             }
-            actions.push(Action::Say(text));
-            actions.extend(self.cause(index, outcome));
+            Phase::Leaving(_, signal) if self.workers_are_done() => {
+                actions.extend(self.pass_on(now, signal));
+            }
+            Phase::Terminating(_) | Phase::Killing(_) if !outcome.is_ok() => {
+                self.late.get_or_insert(outcome.code());
+            }
+            _ => {}
         }
-        if !outcome.is_ok() {
-            self.failure.get_or_insert(outcome.code());
-        }
-        if self.phase != Phase::Running {
-            return actions;
-        }
-        if !outcome.is_ok() || self.workers_are_done() {
-            self.phase = Phase::Grace(now + self.grace);
+        match self.phase {
+            Phase::Running if !self.failed.is_empty() || self.workers_are_done() => {
+                self.phase = Phase::Grace(now + self.wait_for_the_rest());
+            }
+            Phase::Grace(until) if self.workers_are_done() => {
+                self.phase = Phase::Grace(until.min(now + self.wait_for_the_rest()));
+            }
+            _ => {}
         }
         actions
     }
 
-    /// The others may miss a process before it has ended: Python takes leave of the job after
-    /// SIGINT. So the first to end with an error is not the cause if another one was struck by a
-    /// signal that we did not send.
-    fn cause(&mut self, index: usize, outcome: Outcome) -> Option<Action> {
-        if self.struck || !outcome.is_from_outside() {
-            return None;
+    /// How long the others have to end by themselves.
+    fn wait_for_the_rest(&self) -> Duration {
+        let has_failed = !self.failed.is_empty() || self.missed.is_some() && !self.is_done();
+        if has_failed && self.workers_are_done() { self.grace.min(LAST_WAIT) } else { self.grace }
+    }
+
+    /// True while it is worth asking the scheduler whether the job is complete: a worker has ended,
+    /// and others wait, perhaps for it.
+    pub(crate) fn wants_to_know_if_complete(&self) -> bool {
+        let ended_well = |worker: &Process| worker.outcome.is_some_and(Outcome::is_ok);
+        self.phase == Phase::Running && self.workers().any(ended_well) && !self.workers_are_done()
+    }
+
+    /// The scheduler says that nodes are missing, though a worker has ended: it never was in the
+    /// job, and the others wait for it in vain.
+    pub(crate) fn is_incomplete(&mut self, now: Duration) -> Vec<Action> {
+        if !self.wants_to_know_if_complete() {
+            return Vec::new();
         }
-        self.struck = true;
-        let is_first = self.failure.replace(outcome.code()).is_none();
-        let text = || {
-            let Process { label, .. } = &self.processes[index];
-            format!(
-                "{label} is the cause: the signal came from outside of the job, and the others \
-                 missed it"
-            )
-        };
-        (!is_first).then(|| Action::Say(text()))
+        let ended = self.workers().filter(|worker| worker.outcome.is_some());
+        let labels: Vec<&str> = ended.map(|worker| worker.label.as_str()).collect();
+        let text = format!(
+            "the job can never begin: {} ended before it was in the job (with MXNet: before it \
+             made its kvstore), and the others wait for it",
+            labels.join(", ")
+        );
+        self.failure = Some(1);
+        let mut actions = vec![Action::Say(text)];
+        actions.extend(self.terminate(now, "nothing can go on"));
+        actions
     }
 
     fn workers_are_done(&self) -> bool {
@@ -193,9 +230,7 @@ impl Job {
     }
 
     fn workers(&self) -> impl Iterator<Item = &Process> {
-        let is_worker =
-            |importance| matches!(importance, Importance::Worker | Importance::ReplaceableWorker);
-        self.processes.iter().filter(move |process| is_worker(process.importance))
+        self.processes.iter().filter(|process| process.is_worker())
     }
 
     /// Somebody asks the job to end: the first request is passed on, the second one ends it.
@@ -205,11 +240,33 @@ impl Job {
         if self.signals > 1 {
             return self.kill(now);
         }
-        let mut actions =
-            vec![Action::Say(format!("{signal}: passed on to {}", self.list_running()))];
-        actions.extend(self.signal_running(signal));
-        self.phase = Phase::Terminating(now + self.grace);
+        let workers: Vec<usize> = self.running_workers().collect();
+        if workers.is_empty() {
+            let text = format!("{signal}: passed on to {}", self.list_running());
+            let mut actions = vec![Action::Say(text)];
+            actions.extend(self.pass_on(now, signal));
+            return actions;
+        }
+        self.phase = Phase::Leaving(now + WORKERS_FIRST, signal);
+        let labels: Vec<&str> =
+            workers.iter().map(|index| self.processes[*index].label.as_str()).collect();
+        let text = format!("{signal}: passed on to {}, then to the others", labels.join(", "));
+        let mut actions = vec![Action::Say(text)];
+        actions.extend(workers.into_iter().map(|index| Action::Signal(index, signal)));
         actions
+    }
+
+    /// The others get the signal that the workers have got.
+    fn pass_on(&mut self, now: Duration, signal: Signal) -> Vec<Action> {
+        self.phase = Phase::Terminating(now + self.grace);
+        let workers: Vec<usize> = self.running_workers().collect();
+        let all = self.signal_running(signal).into_iter();
+        let new = |action: &Action| !matches!(action, Action::Signal(i, _) if workers.contains(i));
+        all.filter(new).collect()
+    }
+
+    fn running_workers(&self) -> impl Iterator<Item = usize> {
+        self.running().filter(|(_, process)| process.is_worker()).map(|(index, _)| index)
     }
 
     /// A process could not even be started.
@@ -226,6 +283,7 @@ impl Job {
             return self.terminate(now, "the time of --timeout has passed");
         }
         match self.phase {
+            Phase::Leaving(until, signal) if now >= until => self.pass_on(now, signal),
             Phase::Grace(until) if now >= until => self.terminate(now, "did not end by itself"),
             Phase::Terminating(until) if now >= until => self.kill(now),
             Phase::Killing(until) if now >= until => {
@@ -274,7 +332,10 @@ impl Job {
     /// When to call [`Self::tick`] next.
     pub(crate) fn deadline(&self) -> Option<Duration> {
         let phase = match self.phase {
-            Phase::Grace(at) | Phase::Terminating(at) | Phase::Killing(at) => Some(at),
+            Phase::Leaving(at, _)
+            | Phase::Grace(at)
+            | Phase::Terminating(at)
+            | Phase::Killing(at) => Some(at),
             Phase::Running | Phase::GivenUp => None,
         };
         match (phase, self.limit) {
@@ -288,14 +349,35 @@ impl Job {
         self.phase == Phase::GivenUp || self.running().next().is_none()
     }
 
+    /// What processes failed at by themselves, in the order in which they ended; empty if somebody
+    /// asked for the end of the job, or if its failure is no process's.
+    pub(crate) fn failures(&self) -> Vec<Failed> {
+        if self.failure.is_some() {
+            return Vec::new();
+        }
+        let missed = self.missed.filter(|_| !self.is_done());
+        self.failed.iter().copied().chain(missed).collect()
+    }
+
+    /// The name of a process.
+    pub(crate) fn label(&self, index: usize) -> &str {
+        self.processes.get(index).map_or("", |process| &process.label)
+    }
+
+    /// Workers have ended well, and so the job.
+    fn is_done(&self) -> bool {
+        self.workers_are_done()
+            && self.workers().any(|worker| worker.outcome.is_some_and(Outcome::is_ok))
+    }
+
     /// 0 iff every process ended with 0, but for those that nobody missed; else the code of the
-    /// first that did not.
+    /// first that did not. The cause's code goes before it ([`super::verdict`]).
     pub(crate) fn exit_code(&self) -> u8 {
         let unknown = self.processes.iter().any(|process| process.outcome.is_none());
-        let is_done = self.workers_are_done()
-            && self.workers().any(|worker| worker.outcome.is_some_and(Outcome::is_ok));
-        let missed = self.missed.filter(|_| !is_done);
-        self.failure.or(missed).unwrap_or(u8::from(unknown))
+        let first = self.failed.first().map(|failed| failed.outcome.code());
+        let missed = self.missed.filter(|_| !self.is_done());
+        let missed = missed.map(|failed| failed.outcome.code());
+        self.failure.or(first).or(missed).or(self.late).unwrap_or(u8::from(unknown))
     }
 }
 
@@ -363,17 +445,43 @@ mod tests {
     }
 
     #[test]
-    fn who_was_struck_by_a_signal_is_the_cause_though_others_end_first() {
+    fn failures_are_told_in_the_order_of_their_ends_without_those_we_asked_for() {
         let mut job = job();
         job.ended(at(1), 2, Outcome::Exited(1));
-        let said = job.ended(at(2), 3, Outcome::Signaled(Signal::SIGINT));
-        let Some(Action::Say(text)) = said.last() else { panic!("{said:?}") };
-        assert!(text.starts_with("worker 1 is the cause"), "{text}");
-        // What the others do of it, and what we send them, changes nothing.
-        assert_eq!(job.ended(at(3), 0, Outcome::Signaled(Signal::SIGKILL)).len(), 1);
-        job.tick(at(16));
-        job.ended(at(17), 1, Outcome::Signaled(Signal::SIGTERM));
-        assert_eq!(job.exit_code(), 130);
+        job.ended(at(2), 3, Outcome::Signaled(Signal::SIGINT));
+        // No worker is left: nothing is waited for.
+        assert_eq!(job.deadline(), Some(at(4)));
+        job.tick(at(4));
+        job.ended(at(5), 0, Outcome::Signaled(Signal::SIGTERM));
+        job.ended(at(5), 1, Outcome::Signaled(Signal::SIGTERM));
+        let ends = job.failures().into_iter().map(|failed| (failed.index, failed.at));
+        assert_eq!(ends.collect::<Vec<_>>(), [(2, at(1)), (3, at(2))]);
+    }
+
+    #[test]
+    fn a_job_whose_worker_never_came_is_ended_with_a_text() {
+        let mut job = job();
+        assert!(!job.wants_to_know_if_complete());
+        job.ended(at(1), 3, OK);
+        assert!(job.wants_to_know_if_complete());
+        let actions = job.is_incomplete(at(3));
+        let Some(Action::Say(text)) = actions.first() else { panic!("{actions:?}") };
+        assert!(text.contains("worker 1 ended before it was in the job"), "{text}");
+        assert_eq!(signals(&actions).len(), 3);
+        assert_eq!(job.is_incomplete(at(4)), [], "it is said once");
+        for index in 0..3 {
+            job.ended(at(4), index, Outcome::Signaled(Signal::SIGTERM));
+        }
+        assert_eq!((job.exit_code(), job.failures()), (1, vec![]));
+    }
+
+    #[test]
+    fn nobody_asks_where_no_worker_waits() {
+        let mut job = job();
+        job.ended(at(1), 2, OK);
+        job.ended(at(1), 3, OK);
+        assert!(!job.wants_to_know_if_complete());
+        assert_eq!(job.is_incomplete(at(2)), []);
     }
 
     #[test]
@@ -423,7 +531,7 @@ mod tests {
         let mut job = Job::new(processes, GRACE, None);
         job.ended(at(1), 1, Outcome::Signaled(Signal::SIGKILL));
         job.ended(at(2), 2, Outcome::Exited(255));
-        assert_eq!(job.deadline(), Some(at(17)));
+        assert_eq!(job.deadline(), Some(at(4)));
         job.ended(at(3), 0, OK);
         assert_eq!(job.exit_code(), 255);
     }
@@ -456,7 +564,7 @@ mod tests {
         let mut nobody = job();
         nobody.ended(at(1), 1, Outcome::Exited(7));
         nobody.ended(at(2), 2, Outcome::Exited(8));
-        assert_eq!(nobody.deadline(), Some(at(17)));
+        assert_eq!(nobody.deadline(), Some(at(4)), "nothing can come of the scheduler alone");
         nobody.ended(at(3), 0, OK);
         assert_eq!(nobody.exit_code(), 7);
     }
@@ -473,16 +581,29 @@ mod tests {
     fn a_signal_is_passed_on_and_the_second_one_kills() {
         let mut job = job();
         job.ended(at(0), 0, OK);
+        // Workers leave the job first: else they would miss the others, and say so.
         let passed = job.interrupted(at(1), Signal::SIGINT);
-        assert_eq!(
-            signals(&passed),
-            [(1, Signal::SIGINT), (2, Signal::SIGINT), (3, Signal::SIGINT)]
-        );
+        assert_eq!(signals(&passed), [(2, Signal::SIGINT), (3, Signal::SIGINT)]);
+        assert_eq!(job.deadline(), Some(at(3)));
+        assert_eq!(signals(&job.tick(at(3))), [(1, Signal::SIGINT)]);
         assert_eq!(signals(&job.interrupted(at(2), Signal::SIGINT)).len(), 3);
         for index in 1..4 {
             job.ended(at(2), index, Outcome::Signaled(Signal::SIGKILL));
         }
         assert_eq!(job.exit_code(), 130);
+    }
+
+    #[test]
+    fn the_others_get_a_signal_as_soon_as_no_worker_is_left() {
+        let mut job = job();
+        job.interrupted(at(1), Signal::SIGINT);
+        job.ended(at(1), 2, Outcome::Signaled(Signal::SIGINT));
+        let passed = job.ended(at(2), 3, Outcome::Exited(1));
+        assert_eq!(signals(&passed), [(0, Signal::SIGINT), (1, Signal::SIGINT)]);
+        for index in 0..2 {
+            assert_eq!(job.ended(at(2), index, Outcome::Signaled(Signal::SIGINT)), []);
+        }
+        assert_eq!((job.exit_code(), job.failures()), (130, vec![]));
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod job;
 pub(crate) mod library;
 mod output;
 mod plan;
+mod verdict;
 
 pub(crate) use plan::Role;
 

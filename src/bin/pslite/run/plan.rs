@@ -54,8 +54,8 @@ pub(crate) struct Plan {
     pub(crate) processes: Vec<Process>,
     /// Where the scheduler listens that is started here, if it is ours.
     pub(crate) scheduler: Option<Address>,
-    /// Keeps the scheduler's port from others while we prepare.
-    pub(crate) reserved_port: Option<TcpListener>,
+    /// Keep the ports of the scheduler and of torch from others while we prepare.
+    pub(crate) reserved_ports: Vec<TcpListener>,
 }
 
 struct Root {
@@ -73,6 +73,7 @@ impl Plan {
         let root = root(arguments)?;
         let preload = preload(arguments)?;
         let shared = shared_variables(arguments, &root)?;
+        let meeting = meeting_point(arguments, &root)?;
         let mut processes = Vec::new();
         for role in [Role::Scheduler, Role::Server, Role::Worker] {
             for index in 0..count_here(arguments, role)? {
@@ -81,6 +82,15 @@ impl Plan {
                 let task = if role == Role::Server { arguments.workers + index } else { index };
                 // As dmlc_tracker's local launcher numbers them: workers, then servers.
                 variables.entry("DMLC_TASK_ID".into()).or_insert_with(|| task.to_string().into());
+                // So that a process has one name, here and in the job. (Stock knows nothing of it.)
+                if all_are_here(arguments, role)? {
+                    variables.insert("PSLITE_RANK".into(), index.to_string().into());
+                }
+                if let (Role::Worker, Some(meeting)) = (role, &meeting) {
+                    for (name, value) in meeting.variables(index, arguments.workers) {
+                        variables.entry(name.into()).or_insert_with(|| value.into());
+                    }
+                }
                 let native = match role {
                     Role::Scheduler => arguments.native_scheduler,
                     Role::Server => arguments.native_servers,
@@ -103,8 +113,40 @@ impl Plan {
         let is_ours = !arguments.stock || arguments.native_scheduler;
         let is_here = arguments.roles.contains(&Role::Scheduler) && is_ours;
         let scheduler = is_here.then(|| Address { host: root.host.clone(), port: root.port });
-        Ok(Self { processes, scheduler, reserved_port: root.reserved })
+        let meeting_port = meeting.map(|meeting| meeting.port);
+        let reserved_ports = root.reserved.into_iter().chain(meeting_port).collect();
+        Ok(Self { processes, scheduler, reserved_ports })
     }
+}
+
+/// Where the workers' torch.distributed meets, if a script uses it (`init_process_group`).
+struct MeetingPoint {
+    host: String,
+    port: TcpListener,
+}
+
+impl MeetingPoint {
+    /// What torch reads in that worker.
+    fn variables(&self, index: u32, workers: u32) -> [(&'static str, String); 4] {
+        let port = self.port.local_addr().map_or(0, |address| address.port());
+        [
+            ("RANK", index.to_string()),
+            ("WORLD_SIZE", workers.to_string()),
+            ("MASTER_ADDR", self.host.clone()),
+            ("MASTER_PORT", port.to_string()),
+        ]
+    }
+}
+
+/// None if some workers are started elsewhere: nobody here knows who is who.
+fn meeting_point(arguments: &RunArguments, root: &Root) -> Result<Option<MeetingPoint>> {
+    if !all_are_here(arguments, Role::Worker)? || arguments.workers == 0 {
+        return Ok(None);
+    }
+    let host = if is_loopback(&root.host) { "127.0.0.1" } else { root.host.as_str() };
+    let free = free_root(host.to_owned()).or_else(|_| free_root("127.0.0.1".to_owned()))?;
+    let Root { host, reserved: Some(port), .. } = free else { return Ok(None) };
+    Ok(Some(MeetingPoint { host, port }))
 }
 
 fn label(role: Role, index: u32) -> String {
@@ -132,6 +174,16 @@ fn count_here(arguments: &RunArguments, role: Role) -> Result<u32> {
     let here = here.unwrap_or(all);
     ensure!(here <= all, "{option} {here} is more than the {all} of the whole job");
     Ok(here)
+}
+
+/// All processes of that role are started here.
+fn all_are_here(arguments: &RunArguments, role: Role) -> Result<bool> {
+    let all = match role {
+        Role::Scheduler => return Ok(false),
+        Role::Server => arguments.servers,
+        Role::Worker => arguments.workers,
+    };
+    Ok(count_here(arguments, role)? == all)
 }
 
 /// A DMLC_RANK of another life would make a node keep its rank (van.cc:161); one PORT cannot serve
