@@ -1,6 +1,9 @@
 //! Log lines: `[HH:MM:SS] pslite: text` on standard error, with a limit for repeated warnings.
 
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -33,9 +36,36 @@ pub fn enabled(level: Level) -> bool {
     level as u8 <= LIMIT.load(Ordering::Relaxed)
 }
 
-/// Prints one line. A closed standard error is no reason to fail.
+/// An error that was printed: the hash of its text, and when.
+type Said = (u64, Instant);
+static SAID: Mutex<VecDeque<Said>> = Mutex::new(VecDeque::new());
+/// So many of them are remembered, ...
+const SAID_MAX: usize = 8;
+/// ... and an error is not printed again within that time.
+const SAID_FOR: Duration = Duration::from_secs(10);
+
+/// Whether an error has just been printed in the same words: each request that fails for the same
+/// reason would say it again. Waits for nobody: in a child of `fork` another thread may have had
+/// the lock.
+fn is_repeated(now: Instant, text: &str) -> bool {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    let hash = hasher.finish();
+    let Ok(mut said) = SAID.try_lock() else { return false };
+    if said.iter().any(|(of, at)| *of == hash && now.saturating_duration_since(*at) < SAID_FOR) {
+        return true;
+    }
+    if said.len() == SAID_MAX {
+        said.pop_front();
+    }
+    said.push_back((hash, now));
+    false
+}
+
+/// Prints one line; an error that was just printed is not printed again. A closed standard error is
+/// no reason to fail.
 pub fn write(level: Level, text: &str) {
-    if !enabled(level) {
+    if !enabled(level) || level == Level::Error && is_repeated(Instant::now(), text) {
         return;
     }
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs()) % 86_400;
@@ -99,6 +129,19 @@ impl RateLimit {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_is_said_once_for_a_while() {
+        let now = Instant::now();
+        assert!(!is_repeated(now, "lost server 1") && !is_repeated(now, "lost server 2"));
+        assert!(is_repeated(now, "lost server 1"));
+        assert!(is_repeated(now + SAID_FOR / 2, "lost server 2"));
+        assert!(!is_repeated(now + SAID_FOR, "lost server 1"), "it happened again");
+        for number in 0..SAID_MAX {
+            assert!(!is_repeated(now, &format!("error {number}")), "nothing grows");
+        }
+        assert!(!is_repeated(now, "lost server 2"));
+    }
 
     #[test]
     fn a_limit_lets_one_line_through_and_counts_all() {

@@ -15,6 +15,9 @@ namespace {
 
 std::mutex remembered_mutex;
 std::atomic<bool> is_remembered(false);
+// The application has got an exception, or a line was printed in its place. What fails later fails
+// for the same reason.
+std::atomic<bool> is_said(false);
 
 // Never destroyed: callbacks may still fail while the process ends.
 std::string& remembered() {
@@ -25,10 +28,11 @@ std::string& remembered() {
 void raise_text(const std::string& text) {
   if (in_kvstore_destructor()) {
     // At the end of a fork, or of its copy of the kvstore, there is nothing to tell.
-    if (is_forked()) return;
+    if (is_forked() || is_said.exchange(true)) return;
     pslite_log(0, text.c_str());
     return;
   }
+  is_said = true;
   throw std::runtime_error("pslite: " + text);
 }
 
@@ -41,10 +45,14 @@ void check(int status, const char* what) {
 }
 
 void remember_failure(const std::string& text) {
+  {
+    std::lock_guard<std::mutex> lock(remembered_mutex);
+    if (is_remembered) return;
+    remembered() = text;
+    is_remembered = true;
+  }
+  // The next call of the application raises it.
   pslite_log(0, text.c_str());
-  std::lock_guard<std::mutex> lock(remembered_mutex);
-  if (!is_remembered) remembered() = text;
-  is_remembered = true;
 }
 
 void raise_remembered() {
@@ -63,6 +71,9 @@ std::string remembered_failure() {
   return remembered();
 }
 
-void forget_failure() { is_remembered = false; }
+void forget_failure() {
+  is_remembered = false;
+  is_said = false;
+}
 
 }  // namespace pslite_mxnet

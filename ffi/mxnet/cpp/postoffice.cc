@@ -15,6 +15,7 @@
 #include "kvstores.h"
 #include "layout.h"
 #include "process.h"
+#include "python.h"
 #include "server_stop.h"
 #include "stack.h"
 
@@ -41,6 +42,14 @@ struct PostofficeState {
 };
 
 namespace {
+
+// True in a server and a scheduler: their program is over when the job is.
+bool serves_others() {
+  pslite_node_info info;
+  return !pslite_mxnet::is_forked() &&
+         pslite_node_describe(pslite_mxnet::process_node(), &info) == PSLITE_OK &&
+         info.role != PSLITE_WORKER;
+}
 
 // What MXNet reads of the node without a call.
 void refresh(Postoffice* office) {
@@ -114,6 +123,10 @@ void Postoffice::Finalize(const int customer_id, const bool do_barrier) {
     std::lock_guard<std::mutex> lock(state->mutex);
     state->van.ready_ = false;
     pslite_mxnet::job_is_over();
+  }
+  if (status != PSLITE_OK && serves_others()) {
+    pslite_log(0, pslite_last_error());
+    pslite_mxnet::show_no_traceback();
   }
   pslite_mxnet::check(status, "ps::Postoffice::Finalize");
 }

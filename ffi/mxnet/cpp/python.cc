@@ -103,9 +103,24 @@ bool find(F* function, const char* name) {
   return *function != nullptr;
 }
 
-// On the customer's thread. MXNet's main thread gave the interpreter away when it went into its
-// main loop.
-bool install_hook() {
+// A server and a scheduler run inside `import mxnet`, where an exception shows thirty lines of the
+// wheel's modules. What it says was printed when it happened. A hook of the script's own stays.
+const char kQuiet[] = R"(
+import sys
+
+def install(former=sys.excepthook):
+    def hook(kind, value, trace):
+        if kind.__name__ != 'MXNetError':
+            former(kind, value, trace)
+    if former is sys.__excepthook__:
+        sys.excepthook = hook
+
+install()
+)";
+
+// Runs a program in the interpreter of this process. False if there is none, or if it fails. The
+// interpreter must have been given away by all threads of ours, as it is inside of MXNet's calls.
+bool run_python(const char* code) {
   Ensure ensure;
   Release release;
   IsInitialized is_initialized;
@@ -120,15 +135,22 @@ bool install_hook() {
       !find(&run, "PyRun_String") || !find(&clear, "PyErr_Clear") || !is_initialized()) {
     return false;
   }
-  char code[sizeof kHook + 32];
-  snprintf(code, sizeof code, kHook, reinterpret_cast<size_t>(&note_failure));
   const int state = ensure();
   // Never released: the hook lives in it, for as long as the interpreter.
   void* names = new_dict();
   if (names) set_item(names, "__builtins__", builtins());
-  const bool installed = names && run(code, kFileInput, names, names);
-  if (!installed) clear();
+  const bool is_done = names && run(code, kFileInput, names, names);
+  if (!is_done) clear();
   release(state);
+  return is_done;
+}
+
+// On the customer's thread. MXNet's main thread gave the interpreter away when it went into its
+// main loop.
+bool install_hook() {
+  char code[sizeof kHook + 32];
+  snprintf(code, sizeof code, kHook, reinterpret_cast<size_t>(&note_failure));
+  const bool installed = run_python(code);
   if (!installed) pslite_log(1, "exceptions in MXNet's own server cannot be watched");
   return installed;
 }
@@ -140,6 +162,8 @@ void watch_python() {
   (void)installed;
   has_failed = false;
 }
+
+void show_no_traceback() { run_python(kQuiet); }
 
 std::string python_failure() {
   if (!has_failed) return std::string();
