@@ -1,6 +1,7 @@
 //! The end of a van: waits for the last confirmations, then ends the threads and closes the
 //! sockets. May touch the van; must not be called with its lock held.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -27,17 +28,27 @@ impl Van {
     }
 
     /// The last messages, such as the release of the exit barrier, may be lost on the way. So a
-    /// node that resends stays until they are confirmed or their receivers are gone.
+    /// node that resends stays until they are confirmed or their receivers are gone: a connection
+    /// that is cut for a moment comes back.
     fn wait_for_acks(&self) {
         let Some(resender) = &self.resender else { return };
         let until = self.now() + LAST_ACKS;
+        let limit = self.settings().peer_timeout;
+        let mut down = BTreeMap::new();
         while self.now() < until {
-            let gone: Vec<NodeId> = {
+            let now = self.now();
+            {
                 let core = self.job.lock();
-                core.channels.iter().filter(|(_, up)| !**up).map(|(id, _)| *id).collect()
-            };
+                for (id, up) in &core.channels {
+                    match up {
+                        true => down.remove(id),
+                        false => Some(*down.entry(*id).or_insert(now)),
+                    };
+                }
+            }
             let mut resender = lock(resender);
-            gone.into_iter().for_each(|id| resender.forget(id));
+            let gone = down.iter().filter(|(_, since)| now.saturating_sub(**since) >= limit);
+            gone.for_each(|(id, _): (&NodeId, _)| resender.forget(*id));
             if resender.pending() == 0 {
                 return;
             }

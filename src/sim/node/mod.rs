@@ -31,6 +31,8 @@ const TICK: Duration = Duration::from_millis(50);
 const TICK_MIN: Duration = Duration::from_millis(1);
 /// How long a node that has ended waits for the confirmation of what it sent.
 const DRAIN: Duration = Duration::from_secs(10);
+/// A peer whose channel is down for that long is gone, as everywhere (`PSLITE_PEER_TIMEOUT`).
+const GONE_AFTER: Duration = Duration::from_secs(3);
 
 /// What a node works with.
 pub(super) struct World<'a, L> {
@@ -101,6 +103,8 @@ pub(super) struct Node<A> {
     /// What came for the application before the job was known; if true, on the native data plane.
     early: Vec<(Message, bool)>,
     state: State,
+    /// Channels that broke while it waits for the last confirmations, and when.
+    broken: BTreeMap<NodeId, Duration>,
     next_tick: Duration,
     next_wake: Option<Duration>,
     /// It died at a step: nothing of it happens any more.
@@ -158,6 +162,7 @@ impl<A: Application> Node<A> {
             inbox: VecDeque::new(),
             early: Vec::new(),
             state: State::Running,
+            broken: BTreeMap::new(),
             next_tick: world.now,
             next_wake: None,
             doomed: false,
@@ -325,9 +330,10 @@ impl<A: Application> Node<A> {
             world.now,
             format_args!("p{} channel {id} {}", self.process, if up { "up" } else { "down" }),
         );
-        if matches!(self.state, State::Draining { .. }) && !up {
-            // Nobody is left to confirm anything.
-            self.resender.iter_mut().for_each(|resender| resender.forget(id));
+        if up {
+            self.broken.remove(&id);
+        } else if matches!(self.state, State::Draining { .. }) {
+            self.broken.entry(id).or_insert(self.clock.read(world.now));
         }
         if up {
             self.event(world, Event::ChannelUp { id });
@@ -428,8 +434,14 @@ impl<A: Application> Node<A> {
 
     fn end_drain(&mut self, world: &mut World<'_, A::Ledger>) {
         let State::Draining { until, end } = &self.state else { return };
+        let now = self.clock.read(world.now);
+        if let Some(resender) = &mut self.resender {
+            // Nobody is left there to confirm anything; one that is cut off for a moment comes back.
+            let gone = self.broken.iter().filter(|(_, at)| now.saturating_sub(**at) >= GONE_AFTER);
+            gone.for_each(|(id, _)| resender.forget(*id));
+        }
         let pending = self.resender.as_ref().map_or(0, Resender::pending);
-        if !self.options.drain || pending == 0 || self.clock.read(world.now) >= *until {
+        if !self.options.drain || pending == 0 || now >= *until {
             self.state = State::Over(end.clone());
             world.network.end(world.now, self.process);
         }
