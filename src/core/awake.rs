@@ -181,6 +181,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "it is the clock that several threads read")]
     fn threads_that_read_it_together_agree() {
         let clock = AwakeClock::new();
         let passed = AtomicU64::new(0);

@@ -114,7 +114,7 @@ fn shared_job(seed: u64) -> JobConfig {
     config.program.shares = Some(Shares { total: 24, ahead: (seed % 3) as u32 });
     config.heartbeat_timeout = Some(Duration::from_secs(8));
     let died = config.faults[0].0 + Duration::from_millis(100);
-    let pause = Duration::from_millis(if seed % 2 == 0 { 50 } else { 5000 });
+    let pause = Duration::from_millis(if seed.is_multiple_of(2) { 50 } else { 5000 });
     config.faults = vec![(died, Fault::Crash(victim)), (died + pause, Fault::Start(victim))];
     config
 }

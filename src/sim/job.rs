@@ -371,7 +371,7 @@ impl<'a> Job<'a> {
         match self.config.role(process) {
             Role::Scheduler => {
                 let frees_places = self.config.plant == Some(Plant::FreePlaces);
-                App::Scheduler(Desk::new(frees_places))
+                App::Scheduler(Box::new(Desk::new(frees_places)))
             }
             Role::Server => {
                 let forgets = match self.config.plant {
@@ -382,7 +382,7 @@ impl<'a> Job<'a> {
             }
             Role::Worker => {
                 let program = self.config.program.clone();
-                App::Worker(Worker::new(program, workers, servers, self.random.split()))
+                App::Worker(Box::new(Worker::new(program, workers, servers, self.random.split())))
             }
         }
     }

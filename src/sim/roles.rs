@@ -16,9 +16,9 @@ const EXIT: u64 = 2;
 pub(super) enum App {
     /// Waits in the exit barrier for the whole job, as MXNet's scheduler does, and shares out
     /// batches.
-    Scheduler(Desk),
+    Scheduler(Box<Desk>),
     Server(Server),
-    Worker(Worker),
+    Worker(Box<Worker>),
 }
 
 impl Application for App {

@@ -1,6 +1,7 @@
-//! In which order the scheduler gives out ranks: as nodes wish, or as their launcher counts them, or
-//! by their addresses as stock does (van.cc:57), or by one of the two orders of BytePS
-//! (`ProcessAddNodeCommandAtScheduler` of its ps-lite). Pure: takes who has registered, returns them in order.
+//! In which order the scheduler gives out ranks: as nodes wish, or as their launcher counts them,
+//! or by their addresses as stock does (van.cc:57), or by one of the two orders of BytePS
+//! (`ProcessAddNodeCommandAtScheduler` of its ps-lite). Pure: takes who has registered, returns
+//! them in order.
 
 use std::collections::BTreeMap;
 

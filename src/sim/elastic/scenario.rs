@@ -283,13 +283,10 @@ impl Draw {
             Program { rounds: program.rounds / if elastic_workers { LIVES } else { 1 }, ..program };
         // Not drawn: so that other jobs are what they were.
         let has_second = fixed.second_customer.unwrap_or(mix(seed ^ SECOND).is_multiple_of(4));
-        let second_customer = has_second.then(|| SecondCustomer {
-            rule: if counts && workers > 1 {
-                program.rule
-            } else {
-                SECOND_RULES[seed as usize % 3]
-            },
-        });
+        // `dist_async` needs one.
+        let second_rule = SECOND_RULES[seed as usize % 3].or(program.rule.filter(|_| !sync));
+        let rule = if counts && workers > 1 { program.rule } else { second_rule };
+        let second_customer = has_second.then_some(SecondCustomer { rule });
         let program = Program { second_customer, ..program };
         // Long enough that most of what happens happens in the middle.
         let compute = WRONG * self.of(&[1, 2, 2]) / program.rounds as u32;

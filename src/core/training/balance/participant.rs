@@ -103,11 +103,11 @@ impl Participant {
     /// The settings make no sense; the text says what to change.
     pub fn open(
         name: &str,
-        open: BalanceOpen,
+        mut open: BalanceOpen,
         now: Duration,
     ) -> Result<(Self, BalanceMessage), String> {
         spec::check(name, &open)?;
-        let open = BalanceOpen { passes: true, ..open };
+        open.passes = true;
         let mut participant = Self {
             name: name.to_owned(),
             open,
