@@ -41,7 +41,7 @@ def play(victim, env, end, when=None):
         dead.name = "lost worker"
         job.nodes[dead.name] = dead
         ended_well(job, gone=("lost worker",))
-        others = [worker.result for worker in job.workers if worker is not dead]
+        others = [worker.result for worker in job.workers if worker.name != dead.name]
         assert f"this is rank {victim} of 3" in back.output, job.describe()
         lines = re.findall(r"batch \d+: (\d+) (\d+) (\d+)", dead.output)
         return [tuple(map(int, line)) for line in lines], others, back.result, job.describe()

@@ -51,7 +51,7 @@ def trains(process, folder):
 def child(process, label):
     """The process that the launcher calls so: its command line and its number among the launcher's
     children do not change."""
-    for folder in Path("/proc").iterdir():
+    for folder in Path("/proc").glob("[0-9]*"):
         try:
             parent = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
             variables = (folder / "environ").read_bytes().split(b"\0")
