@@ -436,7 +436,8 @@ impl<A: Application> Node<A> {
         let State::Draining { until, end } = &self.state else { return };
         let now = self.clock.read(world.now);
         if let Some(resender) = &mut self.resender {
-            // Nobody is left there to confirm anything; one that is cut off for a moment comes back.
+            // Nobody is left there to confirm anything. One that is cut off for a moment comes
+            // back.
             let gone = self.broken.iter().filter(|(_, at)| now.saturating_sub(**at) >= GONE_AFTER);
             gone.for_each(|(id, _)| resender.forget(*id));
         }
