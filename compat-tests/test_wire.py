@@ -85,16 +85,17 @@ NOTHING = {"meta": b"", "control": b"", "node": b""}
 OUR_FIELDS = {
     "meta": (field(100, 7) + field(101, b"the request failed")
              + field(102, field(2, 16) + field(3, 32))
-             + field(103, field(1, 3) + field(2, 9))),
+             + field(103, field(1, 3) + field(2, 9)) + field(110, 1)),
     "control": (field(100, field(1, 3) + field(2, 9) + field(3, 0) + field(4, b"text"))
-                + field(101, 9) + field(102, field(1, 1) + field(2, 5))),
-    "node": field(100, 1) + field(101, 2**64 - 1),
+                + field(101, 9) + field(102, field(1, 1) + field(2, 5))
+                + field(110, field(1, b"NAME") + field(2, b"value"))),
+    "node": field(100, 1) + field(101, 2**64 - 1) + field(104, 3),
 }
 
 # What nobody sends today: every wire type but groups, nested, repeated, the highest number there
 # is.
 LATER_FIELDS = dict.fromkeys(NOTHING, b"".join([
-    field(109, 1), field(110, 2**64 - 1), field(104, b""), field(107, b"\xff" * 300),
+    field(109, 1), field(111, 2**64 - 1), field(112, b""), field(107, b"\xff" * 300),
     field(106, field(1, 5) + field(2, field(3, b"deeper"))), field(106, b"\x08\x01"),
     fixed(107, b"\0\1\2\3"), fixed(108, b"\0\1\2\3\4\5\6\7"),
     field(1000, -1), field(2**29 - 1, b"last"),
