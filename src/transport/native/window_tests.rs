@@ -47,6 +47,16 @@ fn windows(at: &NativeTransport) -> Vec<u32> {
     at.shared.receipts.all().iter().filter_map(|receipt| receipt.window()).collect()
 }
 
+/// True for the windows of two workers and a server, in order of size. Workers have halves of what
+/// fills the link for 20 ms. The server has what fills it for 60, in as many parts as it has
+/// connections that bring something: the load of the machine decides how many do.
+fn are_shares(windows: &[u32]) -> bool {
+    let [one, other, server] = *windows else { return false };
+    let in_use = f64::from(one) * 6.0 / f64::from(server);
+    let parts = in_use.round().clamp(1.0, f64::from(BETWEEN_SERVERS));
+    other < one * 5 / 4 && (in_use / parts - 1.0).abs() < 0.25
+}
+
 /// The TCP sockets of this process whose windows are limited so.
 fn sockets(limited: impl Fn(u32) -> bool) -> Vec<(OwnedFd, u32)> {
     window_limits().unwrap().into_iter().filter(|(_, limit)| limited(*limit)).collect()
@@ -73,19 +83,15 @@ fn those_who_send_much_share_the_way_and_all_arrives() {
         }
         let until = Instant::now() + LIMIT;
         let mut found = Vec::new();
-        while found.len() < senders.len() && Instant::now() < until {
+        while !are_shares(&found) && Instant::now() < until {
             let message = received.next();
             assert!(message.frames[1] == pattern(5, LARGE));
             // The sender's word of what arrived tells which channel is its way back.
             at.send(message.from.unwrap(), b"answer", &[], 0, SendMode::Block).unwrap();
             found = windows(&at);
+            found.sort_unstable();
         }
-        found.sort_unstable();
-        assert_eq!(found.len(), senders.len(), "no window is set");
-        // Workers have halves of what fills the link for 20 ms; the server has what fills it for
-        // 60, in thirds.
-        assert!(found[1] < found[0] * 5 / 4, "{found:?}");
-        assert!(found[2] > found[1] * 3 / 2 && found[2] < found[0] * 5 / 2, "{found:?}");
+        assert!(are_shares(&found), "{found:?}");
         // The kernel takes a limit back by itself now and then, and gets it again.
         let (limited, limit) = sockets(|limit| found.contains(&limit)).pop().unwrap();
         let now = || window_limits().unwrap().iter().filter(|(_, now)| *now == limit).count();
