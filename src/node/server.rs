@@ -105,10 +105,17 @@ impl ServerCustomer {
     }
 
     /// Lets keys move at a server whose application does not know of it, if
-    /// `PSLITE_SERVER_STATELESS` says so. Called when the node has started.
+    /// `PSLITE_SERVER_STATELESS` says so. Called before anything else when the scheduler says
+    /// something, and before each request: requests overtake a policy in the customer's queue. The
+    /// application would be given such a request, and its answer would be nobody's.
     pub(crate) fn decide_movable(&self) {
+        self.decide_movable_in(&self.node());
+    }
+
+    /// The same, where the caller has asked for the node already.
+    fn decide_movable_in(&self, node: &Result<NodeRef>) {
         if self.movable.get().is_none()
-            && self.node().is_ok_and(|node| node.settings().stateless)
+            && node.as_ref().is_ok_and(|node| node.settings().stateless)
             && self.is_attached()
         {
             let _ = self.movable.set(Movable::unaware());
@@ -143,12 +150,13 @@ impl ServerCustomer {
 
     /// Handles a request of another node.
     pub(crate) fn request(&self, message: Message) {
+        let node = self.node();
+        self.decide_movable_in(&node);
         if let Some(movable) = self.movable()
             && movable.take(self, &message) == Owner::Store
         {
             return;
         }
-        let node = self.node();
         let of_worker = message.meta.transfer.is_none() && message.meta.hop.is_none();
         if !message.meta.simple_app && of_worker {
             self.note_request(&node, &message);

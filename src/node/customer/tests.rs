@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::*;
 use crate::delivery::Delivery;
 use crate::recipient::Recipient;
-use crate::running::RunningNode;
 use crate::running::fake::FakeNode;
+use crate::running::{NodeRef, RunningNode};
 use crate::sync::lock;
 use pslite_core::values::server_key_ranges;
 use pslite_core::wire::elastic::{Placed, SchedulerMessage};
@@ -219,4 +219,36 @@ fn a_request_that_comes_while_a_node_ends_reaches_no_handler_whose_keys_have_mov
         pull(2);
         assert_eq!(given.load(Ordering::SeqCst), 2 - u32::from(elastic), "elastic: {elastic}");
     }
+}
+
+/// Requests overtake the policy in a customer's queue.
+#[test]
+fn a_request_before_the_first_policy_is_answered_where_the_environment_lets_keys_move() {
+    let node = FakeNode::with("server", server_id(0), &[("PSLITE_SERVER_STATELESS", "1")]);
+    let slot = NodeSlot::default();
+    let given: Arc<Mutex<Vec<Message>>> = Arc::default();
+    let got = Arc::clone(&given);
+    let handler = Box::new(move |message| lock(&got).push(message));
+    let customers = Arc::new(Customers::default());
+    let customer = Customer::new(customers, Arc::clone(&slot), 0, 0, handler).unwrap();
+    let handle = customer.handle();
+    // Before the node is started, as applications do.
+    handle.attach_server();
+    let running: NodeRef = Arc::clone(&node) as _;
+    *slot.write().unwrap() = Some(running);
+    let policy = SchedulerMessage { epoch: 1, servers: vec![8, 10], ..SchedulerMessage::default() };
+    let policy = SchedulerMessage { homes: vec![8, 10], ..policy };
+    let policy = Arc::new(policy);
+    node.state().set_policy(Arc::clone(&policy));
+    let placed = Some(Placed { epoch: 1, ..Placed::default() });
+    let meta = Meta { request: true, push: true, timestamp: 5, placed, ..Meta::default() };
+    let meta = Meta { sender: worker_id(0), recver: server_id(0), ..meta };
+    let data = Frames::from_iter([keys(&[1]), Bytes::from(vec![7; 8])]);
+    handle.shared().handle(Delivery::Message(Message { meta, data }));
+    handle.shared().handle(Delivery::Policy(policy));
+    let request = lock(&given).pop().expect("the application has the request").meta;
+    handle.respond(&request, KvPairs::default()).unwrap();
+    let sent = node.take_sent();
+    assert_eq!(sent.len(), 1, "{sent:?}");
+    assert_eq!((sent[0].meta.recver, sent[0].meta.timestamp), (worker_id(0), 5));
 }

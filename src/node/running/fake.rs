@@ -52,8 +52,13 @@ pub(crate) struct FakeNode {
 
 impl FakeNode {
     pub(crate) fn new(role: &str, id: NodeId) -> Arc<Self> {
+        Self::with(role, id, &[])
+    }
+
+    /// `more` are variables of the environment.
+    pub(crate) fn with(role: &str, id: NodeId, more: &[(&str, &str)]) -> Arc<Self> {
         Arc::new(Self {
-            state: NodeState::new(settings(role, &[]), id),
+            state: NodeState::new(settings(role, more), id),
             training: Training::default(),
             sent: Mutex::default(),
             lost: Mutex::default(),
