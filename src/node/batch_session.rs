@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::error::{NodeError, Result, refuse_forked};
 use crate::running::{NodeRef, RunningNode};
 use crate::training::{SessionId, said};
-use pslite_core::cluster::{BalanceWord, Event};
+use pslite_core::cluster::{Event, Tell};
 use pslite_core::training::balance::{Batch, Participant, Turn};
 use pslite_core::wire::balance::{BalanceOpen, BalanceReport};
 use pslite_core::wire::{Role, SCHEDULER};
@@ -66,7 +66,7 @@ impl BatchSession {
         }
         let id = SessionId { name: name.to_owned(), instance: open.instance };
         let words = node.training().open(node.now(), &id, open.clone(), measured)?;
-        node.event(Event::Balance(words));
+        node.event(Event::Tell(words));
         let mut session = Self { node: Arc::downgrade(node), id, open, per_epoch: 0 };
         session.per_epoch = session.wait_for_answer(node)?;
         Ok(session)
@@ -163,7 +163,7 @@ impl BatchSession {
         }
     }
 
-    fn turn(&self, node: &NodeRef) -> Result<(Turn, Vec<BalanceWord>)> {
+    fn turn(&self, node: &NodeRef) -> Result<(Turn, Vec<Tell>)> {
         let mut out = Vec::new();
         let mut sessions = node.training().sessions();
         let held = sessions.get_mut(&self.id).ok_or_else(|| self.id.closed())?;
@@ -285,9 +285,9 @@ fn waiting_text(now: Duration, name: &str, worker: &Participant, measured: bool)
     format!("{begin}: its own from {computed} on are missing, and {how}. {loaders}")
 }
 
-fn tell(node: &NodeRef, words: Vec<BalanceWord>) {
+fn tell(node: &NodeRef, words: Vec<Tell>) {
     if !words.is_empty() {
-        node.event(Event::Balance(words));
+        node.event(Event::Tell(words));
     }
 }
 

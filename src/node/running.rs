@@ -244,7 +244,7 @@ impl dyn RunningNode + '_ {
         let push = Pushed { customer_id, key };
         let words = self.training().pushed(|| self.now(), push, may_set);
         if !words.is_empty() {
-            self.event(Event::Balance(words));
+            self.event(Event::Tell(words));
         }
     }
 

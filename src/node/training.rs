@@ -13,10 +13,11 @@ use std::time::Duration;
 use crate::error::{NodeError, Result};
 use crate::sync::lock;
 use available::Available;
-use pslite_core::cluster::BalanceWord;
+use pslite_core::cluster::Tell;
 use pslite_core::training::balance::clock::{ComputeClock, Computed, Pushed};
 use pslite_core::training::balance::{Coordinator, Gone, Outbox, Worker};
 use pslite_core::wire::balance::{BalanceMessage, BalanceOpen, BalanceReport, SessionStatus};
+use pslite_core::wire::elastic::Topic;
 use pslite_core::wire::{NodeId, SCHEDULER};
 pub(crate) use sessions::{SessionId, Sessions};
 
@@ -41,7 +42,7 @@ impl Training {
     // ---- the scheduler --------------------------------------------------------------------------
 
     /// A worker says something. Returns what follows.
-    pub(crate) fn asked(&self, from: Worker, word: &[u8]) -> Vec<BalanceWord> {
+    pub(crate) fn asked(&self, from: Worker, word: &[u8]) -> Vec<Tell> {
         let Some(message) = BalanceMessage::read(word) else { return Vec::new() };
         let mut out = Outbox::new();
         lock(&self.coordinator).handle(from, &message, &mut out);
@@ -49,7 +50,7 @@ impl Training {
     }
 
     /// A worker is gone. Returns what follows.
-    pub(crate) fn lost(&self, id: NodeId, gone: Gone) -> Vec<BalanceWord> {
+    pub(crate) fn lost(&self, id: NodeId, gone: Gone) -> Vec<Tell> {
         let mut out = Outbox::new();
         lock(&self.coordinator).lost(id, gone, &mut out);
         words(out)
@@ -89,7 +90,7 @@ impl Training {
         id: &SessionId,
         open: BalanceOpen,
         measured: bool,
-    ) -> Result<Vec<BalanceWord>> {
+    ) -> Result<Vec<Tell>> {
         let mut sessions = self.sessions();
         let message = sessions.open(now, id, open, measured)?;
         self.note_measured(&sessions);
@@ -97,7 +98,7 @@ impl Training {
     }
 
     /// Ends a session, if it has not ended. Returns what is to be said.
-    pub(crate) fn close(&self, id: &SessionId) -> Vec<BalanceWord> {
+    pub(crate) fn close(&self, id: &SessionId) -> Vec<Tell> {
         let mut sessions = self.sessions();
         let message = sessions.close(id);
         self.note_measured(&sessions);
@@ -108,7 +109,7 @@ impl Training {
 
     /// Ends the session of that name whose opening has not been answered yet, if there is one.
     /// Returns what is to be said.
-    pub(crate) fn cancel(&self, name: &str) -> Vec<BalanceWord> {
+    pub(crate) fn cancel(&self, name: &str) -> Vec<Tell> {
         let opening = self.sessions().opening(name);
         opening.map_or_else(Vec::new, |id| self.close(&id))
     }
@@ -123,7 +124,7 @@ impl Training {
         id: &SessionId,
         iteration: u64,
         report: BalanceReport,
-    ) -> Result<Vec<BalanceWord>> {
+    ) -> Result<Vec<Tell>> {
         let mut sessions = self.sessions();
         let held = sessions.get_mut(id).ok_or_else(|| id.closed())?;
         let was_measured = std::mem::replace(&mut held.measured, false);
@@ -139,7 +140,7 @@ impl Training {
     ///
     /// # Errors
     /// The session is closed, or nothing can be skipped.
-    pub(crate) fn skip(&self, id: &SessionId, to: u64) -> Result<Vec<BalanceWord>> {
+    pub(crate) fn skip(&self, id: &SessionId, to: u64) -> Result<Vec<Tell>> {
         let mut sessions = self.sessions();
         let held = sessions.get_mut(id).ok_or_else(|| id.closed())?;
         let message = held.participant.skip(to).map_err(NodeError::Invalid)?;
@@ -152,12 +153,7 @@ impl Training {
     ///
     /// # Errors
     /// The session is closed.
-    pub(crate) fn ordered(
-        &self,
-        id: &SessionId,
-        epoch: u64,
-        hash: u64,
-    ) -> Result<Vec<BalanceWord>> {
+    pub(crate) fn ordered(&self, id: &SessionId, epoch: u64, hash: u64) -> Result<Vec<Tell>> {
         let mut sessions = self.sessions();
         let held = sessions.get_mut(id).ok_or_else(|| id.closed())?;
         Ok(said(vec![held.participant.ordered(epoch, hash)]))
@@ -168,7 +164,7 @@ impl Training {
     ///
     /// # Errors
     /// The session is closed.
-    pub(crate) fn settle(&self, now: Duration, id: &SessionId) -> Result<Vec<BalanceWord>> {
+    pub(crate) fn settle(&self, now: Duration, id: &SessionId) -> Result<Vec<Tell>> {
         let measured = self.sessions().get_mut(id).ok_or_else(|| id.closed())?.measured;
         let computed = if measured { lock(&self.clock).settle() } else { None };
         Ok(computed.map_or_else(Vec::new, |computed| self.measured(now, computed)))
@@ -182,7 +178,7 @@ impl Training {
     }
 
     /// The scheduler says something. Returns what follows.
-    pub(crate) fn told(&self, now: Duration, word: &[u8]) -> Vec<BalanceWord> {
+    pub(crate) fn told(&self, now: Duration, word: &[u8]) -> Vec<Tell> {
         let Some(message) = BalanceMessage::read(word) else { return Vec::new() };
         let mut out = Vec::new();
         self.sessions().received(now, &message, &mut out);
@@ -191,7 +187,7 @@ impl Training {
     }
 
     /// Time has passed. Returns what is to be said again.
-    pub(crate) fn tick(&self, now: Duration) -> Vec<BalanceWord> {
+    pub(crate) fn tick(&self, now: Duration) -> Vec<Tell> {
         let mut out = Vec::new();
         self.sessions().all().for_each(|held| held.participant.tick(now, &mut out));
         let mut words = said(out);
@@ -218,7 +214,7 @@ impl Training {
         now: impl FnOnce() -> Duration,
         push: Pushed,
         may_set: bool,
-    ) -> Vec<BalanceWord> {
+    ) -> Vec<Tell> {
         if !self.measures.load(Ordering::Relaxed) {
             return Vec::new();
         }
@@ -241,7 +237,7 @@ impl Training {
         }
     }
 
-    fn measured(&self, now: Duration, Computed(time): Computed) -> Vec<BalanceWord> {
+    fn measured(&self, now: Duration, Computed(time): Computed) -> Vec<Tell> {
         let seconds = time.map_or(0.0, |time| time.as_secs_f64());
         let report = self.complete(now, BalanceReport { seconds, ..BalanceReport::default() });
         let mut sessions = self.sessions();
@@ -262,12 +258,14 @@ impl Training {
 }
 
 /// To be sent by the scheduler.
-fn words(out: Outbox) -> Vec<BalanceWord> {
-    out.into_iter().map(|(to, message)| BalanceWord { to, word: message.bytes() }).collect()
+fn words(out: Outbox) -> Vec<Tell> {
+    out.into_iter()
+        .map(|(to, message)| Tell { to, topic: Topic::Batches, bytes: message.bytes() })
+        .collect()
 }
 
 /// To be sent to the scheduler.
-pub(crate) fn said(messages: Vec<BalanceMessage>) -> Vec<BalanceWord> {
+pub(crate) fn said(messages: Vec<BalanceMessage>) -> Vec<Tell> {
     words(messages.into_iter().map(|message| (SCHEDULER, message)).collect())
 }
 
@@ -384,7 +382,7 @@ mod tests {
         assert_eq!(training.cancel("a"), []);
         assert_eq!(training.cancel("c"), []);
         let words = training.cancel("b");
-        let word = BalanceMessage::read(&words[0].word).unwrap();
+        let word = BalanceMessage::read(&words[0].bytes).unwrap();
         assert_eq!((word.kind, word.instance), (BalanceKind::Close as i32, 3));
         assert!(training.sessions().get_mut(&other).is_none());
         assert!(training.sessions().get_mut(&one).is_some());

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use super::app::{Judge, Output, View};
 use super::ledger::Ledger;
-use pslite_core::cluster::{BalanceWord, Event};
+use pslite_core::cluster::{Event, Tell};
 use pslite_core::training::balance::{Batch, Coordinator, Gone, Outbox, Participant, Turn, Worker};
 use pslite_core::wire::balance::{BalanceMessage, BalanceOpen, BalanceReport};
+use pslite_core::wire::elastic::Topic;
 use pslite_core::wire::{NodeId, SCHEDULER};
 
 /// How a job shares out samples.
@@ -197,9 +198,13 @@ impl Desk {
 }
 
 fn say(words: impl IntoIterator<Item = (NodeId, BalanceMessage)>, out: &mut Vec<Output>) {
-    let word = |(to, message): (NodeId, BalanceMessage)| BalanceWord { to, word: message.bytes() };
-    let words: Vec<BalanceWord> = words.into_iter().map(word).collect();
+    let word = |(to, message): (NodeId, BalanceMessage)| Tell {
+        to,
+        topic: Topic::Batches,
+        bytes: message.bytes(),
+    };
+    let words: Vec<Tell> = words.into_iter().map(word).collect();
     if !words.is_empty() {
-        out.push(Output::Elastic(Event::Balance(words)));
+        out.push(Output::Elastic(Event::Tell(words)));
     }
 }

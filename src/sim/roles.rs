@@ -7,6 +7,7 @@ use super::server::Server;
 use super::worker::Worker;
 use pslite_core::cluster::Action;
 use pslite_core::wire::ALL_GROUP;
+use pslite_core::wire::elastic::Topic;
 
 /// Enters the job, and leaves it: the scheduler's two barriers.
 const START: u64 = 1;
@@ -48,8 +49,8 @@ fn share_out(
 ) {
     match input {
         Input::Elastic(action) => {
-            if let Action::Balance { from, word } = &**action {
-                desk.asked(*from, word, ledger, out);
+            if let Action::Told { from, topic: Topic::Batches, bytes } = &**action {
+                desk.asked(*from, bytes, ledger, out);
             }
         }
         Input::NodeLost { id, .. } => {

@@ -10,6 +10,7 @@ use pslite_core::kv::worker::Response;
 use pslite_core::kv::{Finished, Pending, State, WorkerRequests, slice};
 use pslite_core::random::Random;
 use pslite_core::values::{KeyRange, KvPairs, server_key_ranges};
+use pslite_core::wire::elastic::Topic;
 use pslite_core::wire::{
     ALL_GROUP, Frames, Key, Message, Meta, NodeId, WORKER_GROUP, id_to_rank, server_id,
 };
@@ -104,8 +105,8 @@ impl Worker {
                 finished.into_iter().for_each(|one| self.finished(one, ledger, out));
             }
             Input::Elastic(action) => {
-                if let Action::Balance { word, .. } = *action {
-                    self.told_of_batches(view, &word, ledger, out);
+                if let Action::Told { topic: Topic::Batches, bytes, .. } = *action {
+                    self.told_of_batches(view, &bytes, ledger, out);
                 }
             }
             Input::Message(_) | Input::CustomerLeft { .. } | Input::Tick => {}

@@ -14,9 +14,11 @@ use super::claims::Pieces;
 use super::collect::Collection;
 use super::order_book::OrderBook;
 use super::tenures::Tenures;
-use super::types::{BalanceWord, Difference, Policy, RoundTimes};
+use super::types::{Difference, Policy, RoundTimes, Tell};
 use super::{Action, Cluster, Failure, FailureKind, Level};
-use crate::wire::elastic::{Claim, CopyPlace, KeyRoute, SchedulerMessage, SchedulerMessageKind};
+use crate::wire::elastic::{
+    Claim, CopyPlace, KeyRoute, SchedulerMessage, SchedulerMessageKind, Topic,
+};
 use crate::wire::trees::Overlay;
 use crate::wire::{Command, Control, Message, Node, NodeId, Role, SCHEDULER, server_id};
 
@@ -218,8 +220,8 @@ impl Cluster {
         if kind == SchedulerMessageKind::Stalled {
             return self.stalled_came(now, from, word.stalled.as_ref(), out);
         }
-        if kind == SchedulerMessageKind::Balance {
-            return self.balance_came(from, word, out);
+        if let Some(topic) = Topic::of(kind) {
+            return self.told(from, topic, word, out);
         }
         if !self.elastic.on || self.failure.is_some() {
             return;
@@ -281,27 +283,27 @@ impl Cluster {
         }
     }
 
-    /// Sends words about batch sizes.
-    pub(super) fn tell_balance(&mut self, words: Vec<BalanceWord>, out: &mut Vec<Action>) {
+    /// Sends what is said of topics.
+    pub(super) fn tell(&mut self, words: Vec<Tell>, out: &mut Vec<Action>) {
         if !self.ready || self.failure.is_some() {
             return;
         }
-        for BalanceWord { to, word } in words {
+        for Tell { to, topic, bytes } in words {
             let connected = self.is_scheduler() || to == SCHEDULER;
             if connected && self.members.contains_key(&to) && !self.is_gone(to) {
-                let kind = SchedulerMessageKind::Balance as i32;
-                let word = SchedulerMessage { kind, balance: word, ..SchedulerMessage::default() };
+                let kind = topic.kind() as i32;
+                let word = SchedulerMessage { kind, told: bytes, ..SchedulerMessage::default() };
                 self.word(to, word, out);
             }
         }
     }
 
-    /// A word about batch sizes: its owner knows what it means.
-    fn balance_came(&self, from: NodeId, word: &SchedulerMessage, out: &mut Vec<Action>) {
+    /// Something was said of a topic, whose owner knows what it means.
+    fn told(&self, from: NodeId, topic: Topic, word: &SchedulerMessage, out: &mut Vec<Action>) {
         let known = self.members.contains_key(&from) && !self.is_gone(from);
         let expected = self.is_scheduler() || from == SCHEDULER;
         if self.ready && self.failure.is_none() && known && expected {
-            out.push(Action::Balance { from, word: word.balance.clone() });
+            out.push(Action::Told { from, topic, bytes: word.told.clone() });
         }
     }
 

@@ -51,8 +51,8 @@ pub use ranking::RankOrder;
 pub use refusals::giving_up;
 pub use status::{LinkStatus, NodeStatus, Status, TreeStatus, TreesStatus};
 pub use types::{
-    Action, BalanceWord, ClusterConfig, Difference, Event, Failure, FailureKind, Level, Policy,
-    RoundTimes, WorkerTime,
+    Action, ClusterConfig, Difference, Event, Failure, FailureKind, Level, Policy, RoundTimes,
+    Tell, WorkerTime,
 };
 
 use crate::wire::balance::SessionStatus;
@@ -233,7 +233,7 @@ impl Cluster {
             Event::Stalled(round) => self.tell_stalled(round, out),
             Event::RoundTimes(times) => self.elastic.books.times = times,
             Event::Sessions(sessions) => self.sessions = sessions,
-            Event::Balance(words) => self.tell_balance(words, out),
+            Event::Tell(words) => self.tell(words, out),
             Event::ChannelDown { id: SCHEDULER } if self.scheduler_may_return() => {
                 self.scheduler_in_doubt(now);
             }

@@ -9,7 +9,7 @@ use thiserror::Error;
 use super::ranking::RankOrder;
 use super::status::TreesStatus;
 use crate::wire::balance::SessionStatus;
-use crate::wire::elastic::{Claim, CopyPlace, KeyRoute, LiveWorker, Order, StalledRound};
+use crate::wire::elastic::{Claim, CopyPlace, KeyRoute, LiveWorker, Order, StalledRound, Topic};
 use crate::wire::trees::{Overlay, TreeTable};
 use crate::wire::{Key, Message, Node, NodeId, Role, Setting};
 
@@ -143,13 +143,16 @@ impl RoundTimes {
     }
 }
 
-/// Something to be said about batch sizes.
+/// Something to be said of a topic, which the membership only passes on: between a worker and the
+/// scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BalanceWord {
+pub struct Tell {
     /// To whom.
     pub to: NodeId,
-    /// In the encoding of `wire::balance`.
-    pub word: bytes::Bytes,
+    /// What it is about.
+    pub topic: Topic,
+    /// In the encoding of the topic.
+    pub bytes: bytes::Bytes,
 }
 
 /// How a server's claims follow on those before ([`said::Said`](super::said::Said)).
@@ -283,8 +286,8 @@ pub enum Event {
     RoundTimes(RoundTimes),
     /// Scheduler: what `pslite status` shows of batch sizes.
     Sessions(Vec<SessionStatus>),
-    /// What this node says about batch sizes: a worker to the scheduler, or that to workers.
-    Balance(Vec<BalanceWord>),
+    /// What this node says of topics: a worker to the scheduler, or that to workers.
+    Tell(Vec<Tell>),
 }
 
 /// What a node has to do.
@@ -409,12 +412,14 @@ pub enum Action {
         /// In the encoding of [`Event::Report`].
         report: bytes::Bytes,
     },
-    /// Scheduler: what a worker says about batch sizes. Worker: what the scheduler says of them.
-    Balance {
+    /// Scheduler: what a worker says of a topic. Worker: what the scheduler says of it.
+    Told {
         /// Who.
         from: NodeId,
-        /// In the encoding of [`BalanceWord`].
-        word: bytes::Bytes,
+        /// What it is about.
+        topic: Topic,
+        /// In the encoding of the topic.
+        bytes: bytes::Bytes,
     },
     /// Scheduler: to be in the journal before the actions that follow.
     Record(super::journal::Record),

@@ -358,7 +358,7 @@ pub enum SchedulerMessageKind {
     Probe = 10,
     /// Scheduler to a server: the workers are done, and the one that would tell it to stop is dead.
     Stop = 11,
-    /// Between a worker and the scheduler, in every job of ours: `balance`, about batch sizes.
+    /// The topic [`Topic::Batches`]: `told`.
     Balance = 12,
     /// Scheduler to workers: pieces that have moved are where `routes` say. Who does not get it
     /// learns the same from its next request.
@@ -371,6 +371,34 @@ pub enum SchedulerMessageKind {
     /// Server to scheduler, in every job of ours: the oldest round that has waited for long, in
     /// `stalled`; without it: none does any more.
     Stalled = 20,
+}
+
+/// What a worker and the scheduler say to each other in every job of ours, and the membership only
+/// passes on. A new topic is a kind of message with an encoding of its own; it needs no further
+/// event, action or field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topic {
+    /// Batch sizes ([`super::balance`]).
+    Batches,
+}
+
+impl Topic {
+    /// The kind of message that says something of it.
+    #[must_use]
+    pub const fn kind(self) -> SchedulerMessageKind {
+        match self {
+            Self::Batches => SchedulerMessageKind::Balance,
+        }
+    }
+
+    /// What a message of that kind is about, if that is a topic.
+    #[must_use]
+    pub const fn of(kind: SchedulerMessageKind) -> Option<Self> {
+        match kind {
+            SchedulerMessageKind::Balance => Some(Self::Batches),
+            _ => None,
+        }
+    }
 }
 
 /// A round of pushes that has waited for long. Numbers are what servers say to people; nothing
@@ -516,9 +544,9 @@ pub struct SchedulerMessage {
     /// `Stalled`: that round.
     #[prost(message, optional, tag = "30")]
     pub stalled: Option<StalledRound>,
-    /// `Balance`: its own encoding ([`super::balance`]).
+    /// Of a [`Topic`]: in the encoding of the topic.
     #[prost(bytes = "bytes", tag = "31")]
-    pub balance: Bytes,
+    pub told: Bytes,
     /// `Overlay`: that one.
     #[prost(message, optional, tag = "32")]
     pub overlay: Option<Overlay>,

@@ -12,7 +12,7 @@ use crate::running::RunningNode;
 use pslite_core::cluster::{Action, Difference, Event, Policy};
 use pslite_core::text;
 use pslite_core::training::balance::{Gone, Worker};
-use pslite_core::wire::elastic::{KeyRoute, SchedulerMessage, SchedulerMessageKind};
+use pslite_core::wire::elastic::{KeyRoute, SchedulerMessage, SchedulerMessageKind, Topic};
 use pslite_core::wire::{NodeId, Role, is_worker};
 use pslite_observe::log::{self, Level};
 use pslite_transport::native::ProbeOf;
@@ -77,12 +77,12 @@ impl Van {
             Action::Report { from, report } => {
                 self.desk.report(&self.state, from, &report);
             }
-            Action::Balance { from, word } => {
+            Action::Told { from, topic: Topic::Batches, bytes } => {
                 let words = match self.state.settings.role {
-                    Role::Scheduler => self.training.asked(self.batch_worker(core, from), &word),
-                    _ => self.training.told(self.now(), &word),
+                    Role::Scheduler => self.training.asked(self.batch_worker(core, from), &bytes),
+                    _ => self.training.told(self.now(), &bytes),
                 };
-                return (!words.is_empty()).then_some(Event::Balance(words));
+                return (!words.is_empty()).then_some(Event::Tell(words));
             }
             _ => {}
         }
@@ -113,7 +113,7 @@ impl Van {
     pub(super) fn balance(&self) {
         let words = self.training.tick(self.now());
         if !words.is_empty() {
-            self.event(Event::Balance(words));
+            self.event(Event::Tell(words));
         }
         if let Some(sessions) = self.training.status() {
             self.event(Event::Sessions(sessions));
@@ -140,7 +140,7 @@ impl Van {
     /// A worker is gone, or sends no more. Returns what the others are told of their batches.
     pub(super) fn balance_without(&self, id: NodeId, gone: Gone) -> Option<Event> {
         let words = self.training.lost(id, gone);
-        (!words.is_empty()).then_some(Event::Balance(words))
+        (!words.is_empty()).then_some(Event::Tell(words))
     }
 
     fn new_policy(&self, core: &Core, policy: Policy, routes: Vec<KeyRoute>) {

@@ -124,7 +124,7 @@ impl Van {
             | Action::Stop
             | Action::Probe { .. }
             | Action::Report { .. }
-            | Action::Balance { .. }
+            | Action::Told { .. }
             | Action::Record(_) => return self.elastic(core, action),
         }
         None

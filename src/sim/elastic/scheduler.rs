@@ -9,11 +9,11 @@ use super::sabotage::Sabotage;
 use super::trees;
 use crate::app::{Input, Output, View};
 use pslite_core::cluster::claims::Piece;
-use pslite_core::cluster::{Action, BalanceWord, Event};
+use pslite_core::cluster::{Action, Event, Tell};
 use pslite_core::random::Random;
 use pslite_core::training::balance::{Coordinator, Gone, Outbox, Worker};
 use pslite_core::wire::balance::BalanceMessage;
-use pslite_core::wire::elastic::{CopyPlace, Order};
+use pslite_core::wire::elastic::{CopyPlace, Order, Topic};
 use pslite_core::wire::{ALL_GROUP, NodeId};
 
 /// Enters the job.
@@ -51,9 +51,12 @@ pub(super) struct SchedulerConfig {
 /// To workers.
 fn say(words: Outbox, out: &mut Vec<Output>) {
     if !words.is_empty() {
-        let word =
-            |(to, message): (NodeId, BalanceMessage)| BalanceWord { to, word: message.bytes() };
-        out.push(Output::Elastic(Event::Balance(words.into_iter().map(word).collect())));
+        let word = |(to, message): (NodeId, BalanceMessage)| Tell {
+            to,
+            topic: Topic::Batches,
+            bytes: message.bytes(),
+        };
+        out.push(Output::Elastic(Event::Tell(words.into_iter().map(word).collect())));
     }
 }
 
@@ -123,7 +126,9 @@ impl Scheduler {
                     routes.iter().for_each(|route| ledger.route(route));
                 }
                 Action::Overlay(overlay) => ledger.overlay(&overlay),
-                Action::Balance { from, word } => self.asked(view, from, &word, ledger, out),
+                Action::Told { from, topic: Topic::Batches, bytes } => {
+                    self.asked(view, from, &bytes, ledger, out)
+                }
                 _ => {}
             },
             Input::Tick => {

@@ -19,7 +19,7 @@ use crate::app::{APP, Input, Output, View};
 use pslite_core::cluster::{Action, Event};
 use pslite_core::random::Random;
 use pslite_core::values::{KeyRange, KvPairs, Space, server_key_ranges};
-use pslite_core::wire::elastic::KeyRoute;
+use pslite_core::wire::elastic::{KeyRoute, Topic};
 use pslite_core::wire::{ALL_GROUP, Meta, NodeId, SERVER_GROUP, WORKER_GROUP, id_to_rank};
 
 /// Enters the job.
@@ -229,8 +229,8 @@ impl Worker {
                     })
                 });
             }
-            Action::Balance { word, .. } => {
-                return self.told_of_batches(view, &word, ledger, out);
+            Action::Told { topic: Topic::Batches, bytes, .. } => {
+                return self.told_of_batches(view, &bytes, ledger, out);
             }
             _ => return,
         };

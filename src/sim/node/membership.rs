@@ -89,7 +89,7 @@ impl<A: Application> Node<A> {
             | Action::Stop
             | Action::Probe { .. }
             | Action::Report { .. }
-            | Action::Balance { .. } => self.inbox.push_back(Input::Elastic(Box::new(action))),
+            | Action::Told { .. } => self.inbox.push_back(Input::Elastic(Box::new(action))),
         }
         None
     }

@@ -3,18 +3,23 @@
 
 use super::*;
 use crate::wire::balance::SessionStatus;
+use crate::wire::elastic::Topic;
 use bytes::Bytes;
 
 fn told(job: &Job, node: usize) -> Vec<(NodeId, Bytes)> {
     let words = job.events[node].iter().filter_map(|action| match action {
-        Action::Balance { from, word } => Some((*from, word.clone())),
+        Action::Told { from, bytes, .. } => Some((*from, bytes.clone())),
         _ => None,
     });
     words.collect()
 }
 
 fn word(to: NodeId, text: &'static str) -> Event {
-    Event::Balance(vec![BalanceWord { to, word: Bytes::from_static(text.as_bytes()) }])
+    Event::Tell(vec![Tell {
+        to,
+        topic: Topic::Batches,
+        bytes: Bytes::from_static(text.as_bytes()),
+    }])
 }
 
 #[test]

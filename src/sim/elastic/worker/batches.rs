@@ -11,11 +11,12 @@ use super::super::config::{Reports, Sessions};
 use super::super::ledger::{Ledger, Taken};
 use super::{Stage, Worker};
 use crate::app::{Output, View};
-use pslite_core::cluster::{BalanceWord, Event};
+use pslite_core::cluster::{Event, Tell};
 use pslite_core::random::Random;
 use pslite_core::training::balance::{Batch, Participant, Turn};
 use pslite_core::wire::SCHEDULER;
 use pslite_core::wire::balance::{BalanceKind, BalanceMessage, BalanceOpen, BalanceReport};
+use pslite_core::wire::elastic::Topic;
 
 /// Seeds of the order, and how many iterations an epoch has.
 const PER_EPOCH: u64 = 7;
@@ -213,8 +214,12 @@ impl Batches {
 /// To the scheduler.
 pub(super) fn say(said: Vec<BalanceMessage>, out: &mut Vec<Output>) {
     if !said.is_empty() {
-        let word = |message: BalanceMessage| BalanceWord { to: SCHEDULER, word: message.bytes() };
-        out.push(Output::Elastic(Event::Balance(said.into_iter().map(word).collect())));
+        let word = |message: BalanceMessage| Tell {
+            to: SCHEDULER,
+            topic: Topic::Batches,
+            bytes: message.bytes(),
+        };
+        out.push(Output::Elastic(Event::Tell(said.into_iter().map(word).collect())));
     }
 }
 
