@@ -12,7 +12,7 @@ use pslite_core::cluster::claims::Piece;
 use pslite_core::cluster::{Action, Event, Tell};
 use pslite_core::random::Random;
 use pslite_core::training::balance::{Coordinator, Gone, Outbox, Worker};
-use pslite_core::wire::balance::BalanceMessage;
+use pslite_core::wire::balance::{BalanceKind, BalanceMessage};
 use pslite_core::wire::elastic::{CopyPlace, Order, Topic};
 use pslite_core::wire::{ALL_GROUP, NodeId};
 
@@ -156,6 +156,8 @@ impl Scheduler {
         if !had && !self.coordinator.is_empty() {
             ledger.session_begins();
         }
+        let opened = words.iter().filter(|(_, word)| word.kind == BalanceKind::Opened as i32);
+        opened.for_each(|(to, word)| ledger.placed(*to, word.instance, word.iteration));
         ledger.promised(view.process, self.coordinator.validate());
         say(words, out);
     }

@@ -311,6 +311,11 @@ impl Ledger {
         self.samples.count()
     }
 
+    /// The scheduler has given a worker a place in its session, from that iteration on.
+    pub(super) fn placed(&mut self, worker: NodeId, instance: u64, first: u64) {
+        self.samples.placed(worker, instance, first);
+    }
+
     /// A worker takes a batch.
     pub(super) fn batch_taken(&mut self, taken: Taken) {
         let found = self.samples.taken(&taken);

@@ -40,6 +40,8 @@ pub(super) struct Samples {
     run: u64,
     taken: BTreeMap<(u64, u64), Parts>,
     members: BTreeMap<(u64, u64), Member>,
+    /// Processes that have a place, with their first iteration, and have taken nothing yet.
+    placed: BTreeMap<(u64, u64), (NodeId, u64)>,
     /// Of which iterations a lost worker may have had samples that it never took: session, from,
     /// to.
     lost: Vec<(u64, u64, u64)>,
@@ -72,6 +74,14 @@ impl Samples {
         (all().count(), all().filter(|(.., instance)| back(*instance)).count())
     }
 
+    /// The scheduler has given a worker a place, from that iteration on.
+    pub(super) fn placed(&mut self, node: NodeId, instance: u64, first: u64) {
+        let of = (self.run, instance);
+        if !self.members.contains_key(&of) {
+            self.placed.insert(of, (node, first));
+        }
+    }
+
     /// A worker takes a batch.
     pub(super) fn taken(&mut self, taken: &Taken) -> Vec<String> {
         let Taken { run, rank, instance, life, batch } = *taken;
@@ -86,6 +96,7 @@ impl Samples {
             ));
         }
         member.next = iteration + 1;
+        self.placed.remove(&(run, instance));
         let parts = self.taken.entry((run, iteration)).or_default();
         let from = place % self.total;
         let to = from + u64::from(size);
@@ -117,8 +128,10 @@ impl Samples {
                 self.lost.push((*run, member.next, last.1 + self.ahead + 2));
             }
         }
-        // It may have had its place, and taken nothing.
-        self.lost.push((self.run, last.1.saturating_sub(self.ahead + 2), last.1 + self.ahead + 2));
+        // It may have had its place, and taken nothing of all that it had until it was too late.
+        for ((run, _), (_, first)) in self.placed.extract_if(.., |_, (who, _)| *who == node) {
+            self.lost.push((run, first, last.1 + self.ahead + 2));
+        }
     }
 
     /// At the end: the samples that nobody took.
