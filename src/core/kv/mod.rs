@@ -4,6 +4,7 @@
 //!
 //! May touch `wire` and `values`; must not do I/O, read a clock, start threads or know sockets.
 
+pub mod answerer;
 pub mod assembly;
 pub mod commands;
 pub mod flights;
@@ -15,6 +16,7 @@ pub mod tracker;
 pub mod unanswered;
 pub mod worker;
 
+pub use answerer::Answerer;
 pub use assembly::{Assembled, PullAssembly};
 pub use slicer::{Slices, slice};
 pub use tracker::{Failure, FailureKind, Received, State, Tracker};

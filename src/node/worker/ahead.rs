@@ -3,12 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{Requests, WorkerCustomer};
+use super::WorkerCustomer;
 use crate::delivery::Delivery;
 use crate::landing::LANDS_MIN;
 use crate::running::NodeRef;
 use crate::sync::lock;
-use pslite_core::kv::Slices;
 use pslite_core::kv::flights::AheadSlice;
 use pslite_core::wire::Meta;
 
@@ -21,16 +20,6 @@ pub(super) type EndedAhead = BTreeMap<i32, Vec<AheadSlice>>;
 pub(super) fn longest(node: &NodeRef) -> usize {
     let slow = node.native().is_some_and(|native| native.has_slow_connections());
     if slow { usize::MAX } else { LANDS_MIN - 1 }
-}
-
-impl Requests {
-    /// Takes the values of a pull, if all came ahead. They are kept until its turn.
-    pub(super) fn take_ahead(&mut self, meta: &Meta, slices: &Slices) -> bool {
-        let Self { flights: Some(flights), ranges, ended_ahead, .. } = self else { return false };
-        let Some(all) = flights.pulled_ahead(meta, slices, ranges) else { return false };
-        ended_ahead.insert(meta.timestamp, all);
-        true
-    }
 }
 
 impl WorkerCustomer {

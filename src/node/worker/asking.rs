@@ -12,7 +12,7 @@ use crate::error::{NodeError, Result};
 use crate::landing::PullSink;
 use crate::running::NodeRef;
 use crate::sync::lock;
-use pslite_core::kv::{Finished, Pending, Slices, slice};
+use pslite_core::kv::{Answerer, Finished, Pending, Slices, slice};
 use pslite_core::values::{KvPairs, server_key_ranges};
 use pslite_core::wire::{
     Frames, Message, Meta, NodeId, SCHEDULER, SERVER_GROUP, is_server, is_worker,
@@ -226,10 +226,14 @@ impl WorkerCustomer {
             return Ok(());
         }
         let meta = self.request_meta(timestamp, request);
-        if request.pull && state.take_ahead(&meta, &slices) {
-            drop(state);
-            self.end_with_ahead(&meta);
-            return Ok(());
+        match state.who_answers(&meta, &slices) {
+            Answerer::Ahead(all) => {
+                state.ended_ahead.insert(timestamp, all);
+                drop(state);
+                self.end_with_ahead(&meta);
+                return Ok(());
+            }
+            Answerer::Servers => {}
         }
         if request.pull {
             state.cut_landing(&self.landings, &meta, &slices);
@@ -272,6 +276,12 @@ impl WorkerCustomer {
             own_keys: self.has_own_keys(),
             ..Meta::default()
         }
+    }
+}
+
+impl Requests {
+    fn who_answers(&mut self, meta: &Meta, slices: &Slices) -> Answerer {
+        Answerer::of(self.flights.as_mut(), meta, slices, &self.ranges)
     }
 }
 

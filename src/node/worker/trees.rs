@@ -44,12 +44,12 @@ impl Requests {
     /// Parts that go along a tree are given to the relay: what it sends takes their place.
     pub(super) fn join_tree(&mut self, me: NodeId, messages: &mut Vec<Outgoing>) {
         let Some(relay) = &mut self.relay else { return };
-        if !messages.iter().any(|message| message.meta.recver == me) {
+        if !messages.iter().any(|message| message.is_for_relay(me)) {
             return;
         }
         let mut steps = Vec::new();
         let (own, others) =
-            std::mem::take(messages).into_iter().partition(|message| message.meta.recver == me);
+            std::mem::take(messages).into_iter().partition(|message| message.is_for_relay(me));
         *messages = others;
         let own: Vec<Outgoing> = own;
         for Outgoing { mut meta, kv } in own {

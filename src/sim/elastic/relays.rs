@@ -79,11 +79,12 @@ impl<D> Requests<D> {
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) {
-        for Outgoing { mut meta, kv } in messages {
-            if meta.recver != self.me {
-                send(Outgoing { meta, kv }, out);
+        for message in messages {
+            if !message.is_for_relay(self.me) {
+                send(message, out);
                 continue;
             }
+            let Outgoing { mut meta, kv } = message;
             meta.sender = self.me;
             // Of a compressed push the first key says how many elements there are.
             let key = key_at(&kv.keys, kv.key_count().saturating_sub(1)).unwrap_or_default();

@@ -13,7 +13,7 @@ use pslite_core::invariant::Valid;
 use pslite_core::kv::commands::{Again, Commands};
 use pslite_core::kv::flights::{AheadSlice, Answered, Brought, Flights, Outgoing, Slice};
 use pslite_core::kv::worker::Response;
-use pslite_core::kv::{Assembled, Finished, KvError, Pending, Slices, WorkerRequests, slice};
+use pslite_core::kv::{Answerer, Assembled, Finished, KvError, Pending, WorkerRequests, slice};
 use pslite_core::store::command::Head;
 use pslite_core::trees::{Relay, Step};
 use pslite_core::values::kind::form_of;
@@ -103,7 +103,10 @@ impl<D> Requests<D> {
             return Err("a new request is over already".to_owned());
         }
         let meta = Meta { head, push, pull, ..self.meta(timestamp) };
-        if pull && !push && self.take_ahead(&meta, &slices) {
+        if let Answerer::Ahead(all) =
+            Answerer::of(Some(&mut self.flights), &meta, &slices, &self.ranges)
+        {
+            self.keep_ahead(timestamp, all);
             for rank in slices.iter().enumerate().filter(|(_, slice)| slice.is_none()) {
                 drop(self.requests.skip(timestamp, server_id(rank.0)));
             }
@@ -142,13 +145,10 @@ impl<D> Requests<D> {
         Meta { app_id: APP, customer_id, own_keys, timestamp, request: true, ..Meta::default() }
     }
 
-    /// Takes the values of a pull, if all came ahead, as a real worker does.
-    fn take_ahead(&mut self, meta: &Meta, slices: &Slices) -> bool {
-        let all = self.flights.pulled_ahead(meta, slices, &self.ranges);
-        let Some(mut all) = all else { return false };
+    /// Keeps values that came ahead until the turn of their pull.
+    fn keep_ahead(&mut self, timestamp: i32, mut all: Vec<AheadSlice>) {
         self.sabotage.ahead(&mut all);
-        self.ended_ahead.insert(meta.timestamp, all);
-        true
+        self.ended_ahead.insert(timestamp, all);
     }
 
     /// Ends one pull whose values came ahead.

@@ -129,9 +129,10 @@ impl Samples {
             }
         }
         // It may have had its place, and taken nothing of all that it had until it was too late.
-        for ((run, _), (_, first)) in self.placed.extract_if(.., |_, (who, _)| *who == node) {
-            self.lost.push((run, first, last.1 + self.ahead + 2));
-        }
+        let until = last.1 + self.ahead + 2;
+        let of_it = self.placed.iter().filter(|(_, (who, _))| *who == node);
+        self.lost.extend(of_it.map(|((run, _), (_, first))| (*run, *first, until)));
+        self.placed.retain(|_, (who, _)| *who != node);
     }
 
     /// At the end: the samples that nobody took.
