@@ -110,6 +110,35 @@ def test_an_optimizer_that_only_mxnet_has_is_refused_beside_a_second_one():
             assert "knows one kvstore only" in node.output, running.describe()
 
 
+@pytest.mark.parametrize("kind", ("dist_sync", "dist_async", "p3"))
+@pytest.mark.parametrize("mode", ("init", "trainers"))
+def test_a_key_that_is_initialised_twice_is_an_error(mode, kind):
+    """On stock all workers but the first wait in a barrier, and that one for their gradients."""
+    env = {"DMLC_PS_VAN_TYPE": "p3"} if kind == "p3" else {}
+    if kind == "p3":
+        kind = "dist_sync"
+    with Cluster("shared_kvstore.py", (mode, kind), library=ALL_OURS, env=env,
+                 timeout=60) as running:
+        running.start()
+        running.wait(names=[node.name for node in running.workers])
+        for node in running.workers:
+            assert node.returncode != 0 and not node.hung, running.describe()
+            assert "MXNetError: pslite: key 0 of this kvstore is initialised already" in \
+                node.output, running.describe()
+
+
+@pytest.mark.parametrize("mode", ("init", "trainers"))
+def test_a_single_worker_is_warned_of_it(mode):
+    """Without an optimizer on the servers its value takes the place of the former one."""
+    running = Cluster("shared_kvstore.py", (mode, "dist_sync"), library=ALL_OURS, workers=1).run()
+    running.check()
+    assert running.nodes["worker0"].err.count("is initialised already") == 1, running.describe()
+
+
+def test_a_kvstore_at_the_address_of_a_former_one_has_no_keys():
+    Cluster("shared_kvstore.py", ("reborn", "dist_sync"), library=ALL_OURS).run().check()
+
+
 def test_unequal_bounds_for_big_arrays_are_named():
     """One worker cuts the array for both servers, the other one sends all of it to one."""
     with Cluster("unequal_bounds.py", library=ALL_OURS, node_env={

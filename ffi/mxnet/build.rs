@@ -4,7 +4,7 @@
 
 use std::env;
 
-const FILES: [&str; 14] = [
+const FILES: [&str; 15] = [
     "wheel",
     "guard",
     "stack",
@@ -12,6 +12,7 @@ const FILES: [&str; 14] = [
     "completion",
     "process",
     "kvstores",
+    "initial_values",
     "python",
     "server_stop",
     "postoffice",

@@ -3,7 +3,10 @@
 #include "kvstores.h"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "process.h"
@@ -12,9 +15,18 @@ namespace pslite_mxnet {
 
 namespace {
 
+// What a kvstore of MXNet has initialised.
+struct Initialised {
+  ps::Customer* customer;
+  std::set<int> keys;
+  bool is_told;
+};
+
 struct State {
   std::mutex mutex;
   std::vector<ps::Customer*> here;
+  // By the address of MXNet's object, for as long as its customer is here.
+  std::map<const void*, Initialised> initialised;
   int next = 0;
 };
 
@@ -53,10 +65,42 @@ void kvstore_is_gone(ps::Customer* customer) {
   std::lock_guard<std::mutex> lock(state().mutex);
   std::vector<ps::Customer*>& here = state().here;
   here.erase(std::remove(here.begin(), here.end(), customer), here.end());
+  std::map<const void*, Initialised>& initialised = state().initialised;
+  for (auto each = initialised.begin(); each != initialised.end();) {
+    each = each->second.customer == customer ? initialised.erase(each) : std::next(each);
+  }
   if (current == customer) current = nullptr;
 }
 
 void in_kvstore(ps::Customer* customer) { current = customer; }
+
+void remember_keys(const void* kvstore, const std::vector<int>& keys) {
+  std::lock_guard<std::mutex> lock(state().mutex);
+  if (!is_here(state(), current)) return;
+  const Initialised fresh = {current, std::set<int>(), false};
+  Initialised& known = state().initialised.insert(std::make_pair(kvstore, fresh)).first->second;
+  known.keys.insert(keys.begin(), keys.end());
+}
+
+bool knows_key(const void* kvstore, const std::vector<int>& keys, int* key) {
+  std::lock_guard<std::mutex> lock(state().mutex);
+  const auto known = state().initialised.find(kvstore);
+  if (known == state().initialised.end()) return false;
+  const std::set<int>& there = known->second.keys;
+  const auto found = std::find_if(keys.begin(), keys.end(),
+                                  [&](int each) { return there.count(each) != 0; });
+  if (found == keys.end()) return false;
+  *key = *found;
+  return true;
+}
+
+bool tell_once(const void* kvstore) {
+  std::lock_guard<std::mutex> lock(state().mutex);
+  const auto known = state().initialised.find(kvstore);
+  if (known == state().initialised.end() || known->second.is_told) return false;
+  known->second.is_told = true;
+  return true;
+}
 
 int number_of_kvstore(int customer_id) {
   if (is_forked()) return customer_id;

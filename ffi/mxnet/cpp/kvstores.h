@@ -5,6 +5,8 @@
 #ifndef PSLITE_MXNET_KVSTORES_H_
 #define PSLITE_MXNET_KVSTORES_H_
 
+#include <vector>
+
 #include "layout.h"
 
 namespace pslite_mxnet {
@@ -25,6 +27,17 @@ void in_kvstore(ps::Customer* customer);
 // The number at the node of the kvstore in whose code this thread is. `customer_id`: what MXNet
 // said, which is the answer for one that the job was formed with.
 int number_of_kvstore(int customer_id);
+
+// The kvstore of MXNet at that address has initialised those keys; this thread is in its code. They
+// are known until its customer is gone. Where MXNet has not asked for the customer (a worker that
+// came back, other than rank 0), nothing is remembered: a later kvstore may be at that address.
+void remember_keys(const void* kvstore, const std::vector<int>& keys);
+
+// True if it has one of those keys: *key is the first.
+bool knows_key(const void* kvstore, const std::vector<int>& keys, int* key);
+
+// True once for each kvstore that has keys: the caller tells of the first key that came twice.
+bool tell_once(const void* kvstore);
 
 // True if other kvstores go on when this thread's is destroyed: then no server stops, nobody waits
 // for the other workers, and the node runs on.
