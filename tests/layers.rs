@@ -8,20 +8,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms of `core`, and what each may name.
-const ROOMS: [(&str, &[&str]); 15] = [
+const ROOMS: [(&str, &[&str]); 16] = [
     ("awake", &[]),
     ("random", &[]),
     ("fifo", &[]),
     ("invariant", &[]),
     ("text", &[]),
+    ("keys", &[]),
     ("wire", &[]),
     ("lives", &["wire"]),
-    ("values", &["wire", "invariant"]),
+    ("values", &["wire", "keys", "invariant"]),
     ("trees", &["wire", "values", "invariant"]),
-    ("cluster", &["awake", "text", "wire", "invariant"]),
-    ("kv", &["wire", "values", "trees", "invariant"]),
+    ("cluster", &["awake", "text", "keys", "wire", "invariant"]),
+    ("kv", &["wire", "keys", "values", "trees", "invariant"]),
     ("delivery", &["wire"]),
-    ("store", &["text", "wire", "values", "trees", "invariant", "lives"]),
+    ("store", &["text", "keys", "wire", "values", "trees", "invariant", "lives"]),
     ("placement", &["text", "wire"]),
     ("training", &["text", "wire", "invariant", "random", "lives"]),
 ];

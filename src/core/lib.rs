@@ -18,6 +18,7 @@ pub mod cluster;
 pub mod delivery;
 pub mod fifo;
 pub mod invariant;
+pub mod keys;
 pub mod kv;
 pub mod lives;
 pub mod placement;

@@ -20,24 +20,9 @@ pub fn few_of(names: impl IntoIterator<Item = String>, max: usize) -> String {
     said.join(", ")
 }
 
-/// A key, as its application knows it. `customer`: whose it is, if that one has keys of its own;
-/// else 0.
-#[must_use]
-pub fn key(key: i64, customer: u32) -> String {
-    match customer {
-        0 => key.to_string(),
-        customer => format!("{key} of customer {customer}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_key_is_named_with_its_customer_if_that_matters() {
-        assert_eq!((key(3, 0), key(3, 1)), ("3".to_owned(), "3 of customer 1".to_owned()));
-    }
 
     #[test]
     fn many_names_are_counted() {

@@ -11,6 +11,7 @@ use super::claims::{Lost, Pieces, is_sound, place};
 use super::journal::{About, Change, Keys, Record, Taken};
 use super::tenures::Tenures;
 use super::{Action, Cluster, Failure, FailureKind, Level, tenures};
+use crate::keys::KeyName;
 use crate::text;
 use crate::wire::elastic::{OPAQUE_END, SchedulerMessage, SchedulerMessageKind};
 use crate::wire::{Key, Node, NodeId, Role};
@@ -438,14 +439,34 @@ impl Cluster {
     }
 }
 
-/// Lost parts, for people.
-pub(super) fn named(lost: &[Lost]) -> String {
+/// Lost parts, for people. `servers`: by whose number the application has cut keys.
+pub(super) fn named(lost: &[Lost], servers: usize) -> String {
     let part = |lost: &Lost| match lost.to {
-        OPAQUE_END => format!("0.. of key {}", lost.key),
-        to => format!("{}..{to} of key {}", lost.from, lost.key),
+        OPAQUE_END => format!("0.. of key {}", KeyName::of_handler(lost.key, servers)),
+        to => format!("{}..{to} of key {}", lost.from, KeyName::of(lost.key, servers)),
     };
     format!(
         "no server has the elements {} any more",
         text::few_of(lost.iter().map(part), PARTS_NAMED_MAX)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lost_keys_are_named_as_their_application_counts_them() {
+        let begin = u64::MAX / 2;
+        let lost = |key, to| Lost { key, from: 0, to };
+        let text = named(&[lost(3, 8), lost(begin + 3, 8), lost(begin + (1 << 40) + 3, 8)], 2);
+        assert_eq!(
+            text,
+            "no server has the elements 0..8 of key 3, 0..8 of key 3, 0..8 of key 3 of customer 1 \
+             any more"
+        );
+        // A handler knows no spaces.
+        let text = named(&[lost(begin + (1 << 40), OPAQUE_END)], 2);
+        assert!(text.contains("0.. of key 1099511627776 any more"), "{text}");
+    }
 }

@@ -72,8 +72,10 @@ impl Cluster {
             replicas,
             epoch,
         });
-        let broken =
-            if lost.is_empty() { self.unknown_losses(&answers) } else { Some(named(&lost)) };
+        let broken = match lost.is_empty() {
+            true => self.unknown_losses(&answers),
+            false => Some(named(&lost, self.config.num_servers)),
+        };
         if let Some(text) = broken {
             return self.fail_for_lost_values(&text, out);
         }

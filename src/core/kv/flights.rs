@@ -32,7 +32,7 @@ use self::tickets::{ASKS_FROM, Tickets};
 use super::routes::Routes;
 use super::{KvError, Slices};
 use crate::values::kind::form_of;
-use crate::values::{Form, KeyRange, KeyRoutes, KvPairs};
+use crate::values::{Form, KeyRange, KeyRoutes, KvPairs, Misfit};
 use crate::wire::elastic::{KeyRoute, Placed, Route, SchedulerMessage};
 use crate::wire::{Key, Meta, NodeId};
 
@@ -234,7 +234,8 @@ impl Flights {
         out: &mut Vec<Outgoing>,
     ) -> Result<(), KvError> {
         let known = self.routes.of(slice.key);
-        slice.form = form_by(known, &slice)?;
+        slice.form = form_by(known, &slice)
+            .map_err(|misfit| KvError::misfit(misfit, self.routes.ranks()))?;
         let parts = self.places(known, &slice, (0, 0), &PartState::Waiting(now));
         let number = self.next;
         self.next += 1;
@@ -400,7 +401,8 @@ impl Flights {
         let has_asked = part.sent().is_some_and(|way| way.by == By::Name);
         if part.to == 0 && has_asked {
             // Who asked how to push it is told how long it is.
-            flight.slice.form = form_by(known, &flight.slice)?;
+            flight.slice.form = form_by(known, &flight.slice)
+                .map_err(|misfit| KvError::misfit(misfit, self.routes.ranks()))?;
         }
         let Some(flight) = self.open.get(&name) else { return Ok(()) };
         let Some(part) = flight.parts.get(at) else { return Ok(()) };
@@ -561,7 +563,7 @@ impl Flight {
 }
 
 /// The form of a slice, by what is known of where its key is.
-fn form_by(known: Option<&KeyRoutes>, slice: &Slice) -> Result<Form, KvError> {
+fn form_by(known: Option<&KeyRoutes>, slice: &Slice) -> Result<Form, Misfit> {
     if slice.meta.push
         && let Some(whole) = known.and_then(KeyRoutes::whole)
         && let [.., last] = whole

@@ -2,6 +2,7 @@ use bytes::Bytes;
 
 use super::part::{By, Way};
 use super::*;
+use crate::keys::KeyName;
 use crate::values::form::one_len;
 use crate::values::key_at;
 
@@ -230,7 +231,7 @@ fn a_push_of_another_size_is_refused_where_the_key_is_cut() {
     let mut flights = halves();
     let mut out = Vec::new();
     let begun = flights.begin(NOW, slice(1, true, b"abc"), &mut out);
-    assert_eq!(begun, Err(KvError::PieceMismatch { key: 7, expected: 8, got: 3 }));
+    assert_eq!(begun, Err(KvError::PieceMismatch { key: KeyName::new(7, 0), expected: 8, got: 3 }));
     assert!(out.is_empty() && !flights.has(1));
 }
 

@@ -23,11 +23,13 @@ pub use tracker::{Failure, FailureKind, Received, State, Tracker};
 pub use unanswered::{Stuck, Unanswered};
 pub use worker::{Finished, Pending, RequestError, WorkerRequests};
 
+use crate::keys::KeyName;
 use crate::values::Misfit;
 use crate::wire::Key;
 
 /// Why keys and values cannot be sent, or an answer cannot be used. Where stock aborts the
-/// process, these come back to the caller.
+/// process, these come back to the caller. A key that the caller has given wrongly is named by the
+/// number that it was given with, and otherwise as its application counts it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KvError {
     /// A frame is not a whole number of elements.
@@ -106,7 +108,7 @@ pub enum KvError {
     )]
     PieceMismatch {
         /// The key.
-        key: Key,
+        key: KeyName,
         /// Bytes of all of its pieces.
         expected: u64,
         /// Bytes pushed.
@@ -161,10 +163,13 @@ pub enum KvError {
     },
 }
 
-impl From<Misfit> for KvError {
-    fn from(misfit: Misfit) -> Self {
+impl KvError {
+    /// The values of a slice do not fit the pieces of its key, in a job of so many ranks.
+    fn misfit(misfit: Misfit, ranks: usize) -> Self {
         match misfit {
-            Misfit::Pieces { key, expected, got } => Self::PieceMismatch { key, expected, got },
+            Misfit::Pieces { key, expected, got } => {
+                Self::PieceMismatch { key: KeyName::of(key, ranks), expected, got }
+            }
             Misfit::Vals { key, needed, have } => Self::MissingVals { key, needed, have },
         }
     }

@@ -37,6 +37,12 @@ impl Routes {
         self.homes.get(rank).copied()
     }
 
+    /// How many ranks there are; 0 if no home is known.
+    #[must_use]
+    pub const fn ranks(&self) -> usize {
+        self.homes.len()
+    }
+
     /// What is known of a key.
     #[must_use]
     pub fn of(&self, key: Key) -> Option<&KeyRoutes> {

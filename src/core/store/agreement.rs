@@ -24,6 +24,7 @@ use super::elastic::Outbound;
 use super::error::StoreError;
 use super::mxnet::Store;
 use super::tensor::Piece;
+use crate::keys::KeyName;
 use crate::values::SHARED;
 use crate::wire::agreement::{Agree, AgreeState, Agreed, Fact};
 use crate::wire::{Meta, NodeId, worker_id};
@@ -88,14 +89,14 @@ impl Store {
     }
 
     /// The key of an open round in which `one` has pushed and `other` has not.
-    fn round_between(&self, one: NodeId, other: NodeId) -> Option<i64> {
+    fn round_between(&self, one: NodeId, other: NodeId) -> Option<KeyName> {
         let waits = |piece: &Piece| {
             let pushed: BTreeSet<NodeId> = piece.round.pushed().collect();
             piece.round.is_open() && pushed.contains(&one) && !pushed.contains(&other)
         };
         let mut tensors = self.tensors.iter();
         let found = tensors.find(|(_, tensor)| tensor.pieces.iter().any(waits));
-        found.map(|(key, _)| self.view.local(*key))
+        found.map(|(key, _)| self.view.name(*key))
     }
 }
 

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::*;
+use crate::keys::KeyName;
 use crate::random::Random;
 use crate::store::elastic::Outbound;
 use crate::store::mxnet::{At, Store, StoreConfig};
@@ -193,7 +194,7 @@ fn the_same_sum_twice_in_a_round_counts_once() {
 
 #[test]
 fn a_sum_of_which_a_part_is_known_is_refused_and_changes_nothing() {
-    let refused = Err(StoreError::Overlap { key: KEY as i64 });
+    let refused = Err(StoreError::Overlap { key: KeyName::new(KEY as i64, 0) });
     let is_refused = |store: &mut Store, sum| give(store, sum).map(|_| ()) == refused;
     let mut store = server();
     give(&mut store, own(0, 0)).unwrap();

@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use super::optimizer::OptimizerError;
+use crate::keys::KeyName;
 use crate::values::Dtype;
 use crate::values::compression::CompressionError;
 use crate::values::kernels::KernelError;
@@ -25,8 +26,8 @@ pub enum StoreError {
     /// A pull, or a push that needs a value, of a key that nobody initialised.
     #[error("key {key} was not initialised: call kv.init first")]
     Unknown {
-        /// The key, as the application knows it.
-        key: i64,
+        /// The key.
+        key: KeyName,
     },
     /// The frames of a request do not fit each other or the protocol.
     #[error("the request is malformed: {0}")]
@@ -46,7 +47,7 @@ pub enum StoreError {
         /// Whose push it is: its rank.
         worker: i32,
         /// The key.
-        key: i64,
+        key: KeyName,
         /// Bytes on the server.
         expected: usize,
         /// Bytes in the request.
@@ -60,7 +61,7 @@ pub enum StoreError {
         /// Whose request it is: its rank.
         worker: i32,
         /// The key.
-        key: i64,
+        key: KeyName,
         /// On the server.
         expected: Dtype,
         /// In the request.
@@ -76,7 +77,7 @@ pub enum StoreError {
     )]
     RowsToDense {
         /// The key.
-        key: i64,
+        key: KeyName,
     },
     /// A dense push to a row_sparse key.
     #[error(
@@ -87,7 +88,7 @@ pub enum StoreError {
     )]
     DenseToRows {
         /// The key.
-        key: i64,
+        key: KeyName,
     },
     /// A pull of rows of a dense key.
     #[error(
@@ -96,7 +97,7 @@ pub enum StoreError {
     )]
     RowsOfDense {
         /// The key.
-        key: i64,
+        key: KeyName,
     },
     /// A row that the key does not have.
     #[error(
@@ -107,7 +108,7 @@ pub enum StoreError {
         /// Whose request it is: its rank.
         worker: i32,
         /// The key.
-        key: i64,
+        key: KeyName,
         /// Rows on the server.
         rows: usize,
         /// The row asked for.
@@ -130,7 +131,7 @@ pub enum StoreError {
         /// What about the key it cannot: `dense` or `row_sparse`.
         what: &'static str,
         /// The key.
-        key: i64,
+        key: KeyName,
         /// Why not.
         reason: &'static str,
     },
@@ -151,7 +152,7 @@ pub enum StoreError {
     #[error("key {key} is not in one piece on this server")]
     Elsewhere {
         /// The key.
-        key: i64,
+        key: KeyName,
     },
     /// What another server sent is malformed, or does not fit what is here.
     #[error("a transfer between servers is malformed: {0}")]
@@ -161,7 +162,7 @@ pub enum StoreError {
     #[error("a sum for key {key} names pushes that are here beside others that are not")]
     Overlap {
         /// The key.
-        key: i64,
+        key: KeyName,
     },
     /// One worker is many rounds ahead of the others.
     #[error("{waiting} pushes of this key wait for the other workers already")]
@@ -181,6 +182,25 @@ pub enum StoreError {
     /// A command that cannot be obeyed.
     #[error("{0}")]
     Command(String),
+}
+
+impl StoreError {
+    /// True if its text names a key, and so whose it is.
+    pub(super) const fn names_a_key(&self) -> bool {
+        matches!(
+            self,
+            Self::Unknown { .. }
+                | Self::Size { .. }
+                | Self::Type { .. }
+                | Self::RowsToDense { .. }
+                | Self::DenseToRows { .. }
+                | Self::RowsOfDense { .. }
+                | Self::Row { .. }
+                | Self::Unfit { .. }
+                | Self::Elsewhere { .. }
+                | Self::Overlap { .. }
+        )
+    }
 }
 
 impl From<SumError> for StoreError {

@@ -379,7 +379,7 @@ impl Store {
         dtype: Dtype,
         bytes: Option<usize>,
     ) -> Result<(), StoreError> {
-        let (piece, key) = (self.piece(at)?, self.view.local(at.key));
+        let (piece, key) = (self.piece(at)?, self.view.name(at.key));
         let worker = id_to_rank(request.sender);
         match (piece.layout, layout) {
             (Layout::Rows { .. }, Layout::Dense) => {
@@ -442,16 +442,16 @@ impl Store {
 
     /// The piece that a request needs.
     fn known(&self, target: Target) -> Result<At, StoreError> {
-        target.at.ok_or_else(|| StoreError::Unknown { key: self.view.local(target.key) })
+        target.at.ok_or_else(|| StoreError::Unknown { key: self.view.name(target.key) })
     }
 
     pub(super) fn piece(&self, at: At) -> Result<&Piece, StoreError> {
         let piece = self.tensors.get(&at.key).and_then(|tensor| tensor.pieces.get(at.index));
-        piece.ok_or_else(|| StoreError::Unknown { key: self.view.local(at.key) })
+        piece.ok_or_else(|| StoreError::Unknown { key: self.view.name(at.key) })
     }
 
     pub(super) fn piece_mut(&mut self, at: At) -> Result<&mut Piece, StoreError> {
-        let unknown = StoreError::Unknown { key: self.view.local(at.key) };
+        let unknown = StoreError::Unknown { key: self.view.name(at.key) };
         let tensor = self.tensors.get_mut(&at.key);
         tensor.and_then(|tensor| tensor.pieces.get_mut(at.index)).ok_or(unknown)
     }
@@ -491,6 +491,7 @@ pub(super) fn done(request: Meta) -> Answer {
 pub(super) fn refused(request: Meta, error: &StoreError) -> Answer {
     let error = match space_of(&request) {
         SHARED => error.to_string(),
+        _ if error.names_a_key() => error.to_string(),
         customer => format!("customer {customer}: {error}"),
     };
     done(Meta { error, ..request })

@@ -4,7 +4,9 @@ use bytes::Bytes;
 
 use super::command::Head;
 use super::elastic::Outbound;
+use super::error::StoreError;
 use super::mxnet::{Answer, Store, StoreConfig};
+use crate::keys::KeyName;
 use crate::values::compression::{Compression, TwoBit};
 use crate::values::kind::{RequestKind, command_of};
 use crate::values::{Dtype, KeySpace};
@@ -146,6 +148,36 @@ fn an_error_names_the_customer() {
     let answers = store.answers(meta, &frames(SECOND, &[3], &[], &[]));
     assert_eq!(
         answers[0].request.error,
-        "customer 1: key 3 was not initialised: call kv.init first"
+        "key 3 of customer 1 was not initialised: call kv.init first"
     );
+    let of_none = store.answers(Meta { pull: true, head: 0, ..of(SECOND, 9) }, &[]);
+    assert!(of_none[0].request.error.starts_with("customer 1: the request is malformed"));
+}
+
+/// Every one that has a key says whose it is. Only that of a key outside its space has the number
+/// of the wire.
+#[test]
+fn all_errors_name_keys_alike() {
+    let key = KeyName::of((1 << 40) + 3, 1);
+    let (worker, dtype) = (0, Dtype::F32);
+    let errors = [
+        StoreError::Unknown { key },
+        StoreError::Size { worker, key, expected: 1, got: 2, cut: false },
+        StoreError::Type { worker, key, expected: dtype, got: dtype },
+        StoreError::RowsToDense { key },
+        StoreError::DenseToRows { key },
+        StoreError::RowsOfDense { key },
+        StoreError::Row { worker, key, rows: 1, row: 2 },
+        StoreError::Unfit { class: "LARS", what: "dense", key, reason: "it is cut" },
+        StoreError::Elsewhere { key },
+        StoreError::Overlap { key },
+    ];
+    for error in errors {
+        assert!(
+            error.names_a_key() && error.to_string().contains("key 3 of customer 1"),
+            "{error}"
+        );
+    }
+    let others = [StoreError::NoOptimizer, StoreError::Full(1), StoreError::Malformed("")];
+    assert!(others.iter().all(|error| !error.names_a_key()));
 }

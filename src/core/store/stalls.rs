@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::mxnet::{At, Store};
 use super::tensor::Piece;
 use crate::invariant::{Valid, require};
-use crate::text;
+use crate::keys::KeyName;
 use crate::values::kind::{RequestKind, kind_of};
 use crate::values::{Space, key_at};
 use crate::wire::{Key, Meta, NodeId, worker_id};
@@ -174,7 +174,7 @@ impl Stall {
     /// One line for people. `describe` names a node.
     pub fn text(&self, describe: impl Fn(NodeId) -> String) -> String {
         let Self { round, waited, missing, others, .. } = self;
-        let key = text::key(self.key, self.space);
+        let key = KeyName::new(self.key, self.space);
         let all: Vec<String> = missing
             .iter()
             .take(WORKERS_NAMED_MAX)
@@ -198,7 +198,7 @@ impl Stall {
 
 impl fmt::Display for Asked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let key = text::key(self.key, self.space);
+        let key = KeyName::new(self.key, self.space);
         write!(f, "{} key {key} {} s ago", self.what, self.ago.as_secs())
     }
 }

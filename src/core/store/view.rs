@@ -2,6 +2,7 @@
 //! customer or of all that share theirs, and the application counts it from the begin of that. May
 //! touch `values`' ranges and spaces; must not know which server keeps what.
 
+use crate::keys::KeyName;
 use crate::values::spaces::space_begin;
 use crate::values::{SPACE_KEYS, Space, server_key_ranges};
 use crate::wire::Key;
@@ -40,6 +41,16 @@ impl View {
     /// The first key of its space in the range in which a key lies.
     pub(super) const fn begin(&self, key: Key) -> Key {
         space_begin(key, key / self.width * self.width)
+    }
+
+    /// The key, for people.
+    pub(super) const fn name(&self, key: Key) -> KeyName {
+        KeyName::new(self.local(key), self.space(key))
+    }
+
+    /// The same where an application's handler serves it: it knows no spaces.
+    pub(super) fn name_of_handler(&self, key: Key) -> KeyName {
+        KeyName::of_handler(key, self.ranks)
     }
 
     /// The key as the application knows it, if it is anybody's.

@@ -1,6 +1,7 @@
 //! Which server owns which keys. Pure arithmetic; applications compute keys from these numbers and
 //! cache them, so they are stock's, bit for bit.
 
+use crate::keys::range_width;
 use crate::wire::Key;
 
 /// The keys `begin..end` of one server (range.h).
@@ -30,9 +31,7 @@ impl KeyRange {
 /// whole, so up to `n - 1` of the largest keys, and `u64::MAX` always, belong to nobody.
 #[must_use]
 pub fn server_key_ranges(n: usize) -> Vec<KeyRange> {
-    let Some(width) = u64::try_from(n).ok().and_then(|n| u64::MAX.checked_div(n)) else {
-        return Vec::new();
-    };
+    let Some(width) = range_width(n) else { return Vec::new() };
     (0..n as u64).map(|i| KeyRange { begin: width * i, end: width * (i + 1) }).collect()
 }
 

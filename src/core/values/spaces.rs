@@ -13,17 +13,8 @@ use bytes::Bytes;
 
 use super::ranges::server_key_ranges;
 use super::{KEY_SIZE, iter_keys};
+pub use crate::keys::{SHARED, SPACE_KEYS, Space, space_begin};
 use crate::wire::Key;
-
-/// A key space: the number of the customer whose keys are in it.
-pub type Space = u32;
-
-/// The space of all customers that have no keys of their own: their keys are as the application
-/// made them.
-pub const SHARED: Space = 0;
-
-/// Keys that one space has in the range of one server. MXNet's have 31 bits, rows come on top.
-pub const SPACE_KEYS: u64 = 1 << 40;
 
 /// Why keys cannot be put into a space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -104,12 +95,6 @@ impl KeySpace {
         // Below the width, since the space has room: so it stays in its range.
         Ok(key + self.begin)
     }
-}
-
-/// The first key of the space in which a key lies, of a range that begins at `first`.
-#[must_use]
-pub const fn space_begin(key: Key, first: Key) -> Key {
-    first + key.saturating_sub(first) / SPACE_KEYS * SPACE_KEYS
 }
 
 #[cfg(test)]

@@ -13,9 +13,10 @@ use crate::delivery::Delivery;
 use crate::error::Result;
 use crate::running::NodeRef;
 use crate::sync::lock;
+use pslite_core::keys::KeyName;
 use pslite_core::kv::gate::{Answer, Gate, GaveUp, PATIENCE};
 use pslite_core::text;
-use pslite_core::values::{KvPairs, server_key_ranges};
+use pslite_core::values::KvPairs;
 use pslite_core::wire::{Message, Meta, NodeId};
 use pslite_observe::log::{self, Level};
 use pslite_transport::native::LEND_MIN;
@@ -166,14 +167,12 @@ fn own_copy(node: &NodeRef, values: &[u8]) -> Bytes {
 }
 
 fn say(node: &NodeRef, GaveUp { key, awaited }: &GaveUp) {
-    let ranges = server_key_ranges(node.settings().server_groups());
-    let begin = ranges.iter().find(|range| range.contains(*key)).map_or(0, |range| range.begin);
     let who =
         text::few(awaited.iter().map(|id| node.with_cluster(|cluster, _| cluster.describe(*id))));
     let text = format!(
         "a push of key {} waited {} s for pulls of {}: pushes of it are not held back any more \
          (PSLITE_HOLD_PUSHES)",
-        key - begin,
+        KeyName::of_handler(*key, node.settings().server_groups()),
         PATIENCE.as_secs(),
         who
     );

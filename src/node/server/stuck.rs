@@ -5,11 +5,12 @@ use std::sync::atomic::Ordering;
 
 use super::ServerCustomer;
 use crate::sync::lock;
+use pslite_core::keys::KeyName;
 use pslite_core::kv::Unanswered;
 use pslite_core::kv::unanswered::{Held, Stuck};
 use pslite_core::text;
-use pslite_core::values::{KvPairs, server_key_ranges};
-use pslite_core::wire::Meta;
+use pslite_core::values::KvPairs;
+use pslite_core::wire::{Key, Meta};
 use pslite_observe::log::{self, Level};
 
 impl ServerCustomer {
@@ -32,13 +33,21 @@ impl ServerCustomer {
             let text = format!(
                 "{} left without the push of key {} that others wait for",
                 who,
-                local_key(request.key, node.settings().server_groups()),
+                self.name_of(request.key, node.settings().server_groups()),
             );
             log::write(Level::Error, &text);
             // A stock worker would take any answer for a success: it goes on waiting, as before.
             if let Err(error) = self.respond(&refused(&request, text), KvPairs::default()) {
                 log::write(Level::Verbose, &error.to_string());
             }
+        }
+    }
+
+    /// The key, for people: only the store knows spaces.
+    fn name_of(&self, key: Key, servers: usize) -> KeyName {
+        match self.store_server.get() {
+            Some(_) => KeyName::of(key, servers),
+            None => KeyName::of_handler(key, servers),
         }
     }
 }
@@ -55,10 +64,4 @@ fn refused(request: &Held, error: String) -> Meta {
         error,
         ..Meta::default()
     }
-}
-
-/// A key as the application knows it: counted from the start of its range.
-fn local_key(key: u64, servers: usize) -> u64 {
-    let ranges = server_key_ranges(servers);
-    ranges.iter().find(|range| range.contains(key)).map_or(key, |range| key - range.begin)
 }

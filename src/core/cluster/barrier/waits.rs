@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::super::circle::{Wait, circle};
 use super::super::{Action, Cluster, Level};
 use super::{BETWEEN, Entered};
-use crate::text;
+use crate::keys::KeyName;
 use crate::wire::elastic::{SchedulerMessage, SchedulerMessageKind, StalledRound};
 use crate::wire::{ALL_GROUP, NodeId, SCHEDULER, SERVER_GROUP, WORKER_GROUP, is_worker};
 
@@ -200,7 +200,7 @@ impl Cluster {
         let rounds = self.stalled.iter().filter(|(id, _)| !self.is_gone(**id) && !is_worker(**id));
         rounds.map(|(server, (since, round))| {
             let (number, server) = (round.round, self.describe(*server));
-            let key = text::key(round.key, round.space);
+            let key = KeyName::new(round.key, round.space);
             let name = format!("round {number} of key {key} at {server}");
             LiveRound { name, since: *since, round: round.clone() }
         })
@@ -224,7 +224,7 @@ impl Cluster {
         let lacks = |id: &NodeId| !self.is_gone(*id) && !self.stalled.contains_key(id);
         let missing: Vec<NodeId> = workers.into_iter().filter(lacks).collect();
         let rounds = rounds.into_iter().map(|((key, space, number), (since, pushed))| LiveRound {
-            name: format!("round {number} of key {} along a tree", text::key(key, space)),
+            name: format!("round {number} of key {} along a tree", KeyName::new(key, space)),
             since,
             round: StalledRound {
                 key,

@@ -56,7 +56,10 @@ impl Flights {
         for (at, way) in go {
             let Some(part) = flight.parts.get_mut(at) else { continue };
             let cut = slice.form.cut(&slice.kv, push, part.from, part.to);
-            let mut kv = cut.inspect_err(|_| _ = self.waiting.insert(number, name))?;
+            let mut kv = cut.map_err(|misfit| {
+                self.waiting.insert(number, name);
+                KvError::misfit(misfit, self.routes.ranks())
+            })?;
             part.state = PartState::Sent(way);
             let asks = way.by == By::Name;
             if asks {

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::is_readable;
+use crate::keys::KeyName;
 use crate::wire::agreement::{Agree, Fact};
 use crate::wire::{NodeId, id_to_rank, is_worker, worker_id};
 
@@ -164,7 +165,13 @@ impl Agreements {
     }
 
     /// They wait in that step for this worker, and it for their push to that key.
-    pub(super) fn circle(&mut self, asker: &Asker, customer: i32, step: u64, key: i64) -> Verdict {
+    pub(super) fn circle(
+        &mut self,
+        asker: &Asker,
+        customer: i32,
+        step: u64,
+        key: KeyName,
+    ) -> Verdict {
         let open = self.of.get_mut(&customer).map(|agreement| &mut agreement.open);
         let later = open.and_then(|open| open.range_mut(step.saturating_add(1)..).next());
         let Some((_, step)) = later else { return Verdict::Agreed };

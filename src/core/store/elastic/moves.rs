@@ -139,7 +139,7 @@ impl Store {
                     self.answer_again(request, routes, out);
                 }
                 None => {
-                    let key = self.view.local(at.key);
+                    let key = self.view.name(at.key);
                     out.answers.push(refused(request, &StoreError::Elsewhere { key }));
                 }
             }

@@ -23,7 +23,7 @@ impl Store {
                 tensor => tensor
                     .and_then(|tensor| tensor.whole_piece())
                     .map(Place::Here)
-                    .ok_or_else(|| StoreError::Elsewhere { key: self.view.local(key) }),
+                    .ok_or_else(|| StoreError::Elsewhere { key: self.view.name(key) }),
             };
         };
         let whole = placed.to == 0;

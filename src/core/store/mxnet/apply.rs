@@ -68,7 +68,7 @@ impl Store {
                 self.answer_again(contribution.pushes.into_request(), Vec::new(), out);
                 Ok(())
             }
-            Entry::Overlaps => Err(StoreError::Overlap { key: self.view.local(at.key) }),
+            Entry::Overlaps => Err(StoreError::Overlap { key: self.view.name(at.key) }),
         }
     }
 

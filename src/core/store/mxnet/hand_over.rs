@@ -4,6 +4,7 @@
 use bytes::Bytes;
 
 use super::Store;
+use crate::keys::KeyName;
 use crate::store::error::StoreError;
 use crate::store::optimizer::Optimizer;
 use crate::store::stalls::Stalls;
@@ -31,8 +32,9 @@ impl Store {
 
     /// What is wrong with such a key for the optimizer, if anything is.
     fn unfit(&self, by: &Optimizer, key: Key, rows: bool) -> Option<StoreError> {
-        let (class, key) = (by.class(), self.view.local(key));
-        let (what, reason) = by.unfit(key, rows)?;
+        let (class, number) = (by.class(), self.view.local(key));
+        let (what, reason) = by.unfit(number, rows)?;
+        let key = self.view.name(key);
         Some(StoreError::Unfit { class, what, key, reason })
     }
 
@@ -42,10 +44,10 @@ impl Store {
     }
 
     /// The first key of a space that is not here in one piece, if there is any.
-    pub(in crate::store) fn cut_key(&self, space: Space) -> Option<i64> {
+    pub(in crate::store) fn cut_key(&self, space: Space) -> Option<KeyName> {
         let mut tensors = self.tensors_in(space);
         let found = tensors.find(|(_, tensor)| tensor.whole_piece().is_none());
-        found.map(|(key, _)| self.view.local(*key))
+        found.map(|(key, _)| self.view.name(*key))
     }
 
     /// Why the store can never update the key that this request makes, if so.

@@ -51,7 +51,7 @@ impl Store {
         row_len: usize,
         (dtype, got): (Dtype, usize),
     ) -> Result<(), StoreError> {
-        let (piece, key) = (self.piece(at)?, self.view.local(at.key));
+        let (piece, key) = (self.piece(at)?, self.view.name(at.key));
         self.check(at, request, piece.layout.as_rows(), dtype, None)?;
         let Layout::Rows { row_len: expected } = piece.layout else { return Ok(()) };
         let (worker, length) = (id_to_rank(request.sender), piece.length());
@@ -96,7 +96,7 @@ impl Store {
         dtype: Dtype,
     ) -> Result<(usize, Bytes), StoreError> {
         let at = self.known(target)?;
-        let (piece, key) = (self.piece(at)?, self.view.local(at.key));
+        let (piece, key) = (self.piece(at)?, self.view.name(at.key));
         let Layout::Rows { row_len } = piece.layout else {
             return Err(StoreError::RowsOfDense { key });
         };

@@ -106,7 +106,8 @@ impl Opaque {
             Ok(state) if owned.order.is_some() => self.leave(key, Some(state), steps),
             Ok(_) => self.let_through(now, key, steps),
             Err(why) => {
-                let text = format!("key {key} does not move: the application's handler: {why}");
+                let name = self.view.name_of_handler(key);
+                let text = format!("key {name} does not move: the application's handler: {why}");
                 steps.push(Step::Warn(text));
                 self.take_back_order(now, key, steps);
             }
@@ -256,7 +257,8 @@ impl Opaque {
             self.keys.insert(key, owned);
             return self.arrived(now, key, steps);
         };
-        let text = format!("key {key} does not come here: the application's handler: {why}");
+        let name = self.view.name_of_handler(key);
+        let text = format!("key {name} does not come here: the application's handler: {why}");
         steps.push(Step::Warn(text));
         let Some(to) = owned.source else { return };
         let transfer = about(TransferKind::Refused, key, owned.term);
@@ -323,7 +325,8 @@ impl Opaque {
         let Some(owned) = self.no_longer_leaving(from, transfer) else { return };
         let why = frames.first().map(|why| String::from_utf8_lossy(why));
         let (key, why) = (transfer.key, why.unwrap_or_default());
-        steps.push(Step::Warn(format!("key {key} stays: server {from} cannot take it: {why}")));
+        let name = self.view.name_of_handler(key);
+        steps.push(Step::Warn(format!("key {name} stays: server {from} cannot take it: {why}")));
         self.keep(now, key, Owned { term: transfer.term + 1, ..owned }, steps);
     }
 
