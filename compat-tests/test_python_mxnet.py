@@ -133,6 +133,9 @@ DIFFERING = {
     "trainer": ["lr of DistributedTrainer 1: ", "worker 0 says 0.1", "worker 1 says 1.1"],
     "change": ["worker 0 says lr of DistributedTrainer 1 at change 2 (0.5)",
                "worker 1 does not: it waits for a round of key"],
+    "wrapped": ["lr of DistributedOptimizer 1: ", "worker 0 says 0.1", "worker 1 says 1.1"],
+    "wrapped change": ["worker 0 says lr of DistributedOptimizer 1 at change 1 (0.5)",
+                       "worker 1 does not: it waits for a round of key"],
     "batch": ["rescale_grad of DistributedTrainer 1 at change 1: ", "worker 0 says 0.0625",
               "worker 1 says 0.0555"],
 }

@@ -312,7 +312,28 @@ def other_batch(rank):
     trainer.step(BATCH + rank)
 
 
+def other_wrapped(rank):
+    updates(bps.DistributedOptimizer(mx.optimizer.SGD(learning_rate=0.1 + rank)))
+
+
+def other_wrapped_change(rank):
+    optimizer = bps.DistributedOptimizer(mx.optimizer.SGD(learning_rate=0.1))
+    updates(optimizer)
+    if rank == 0:
+        optimizer.set_learning_rate(0.5)
+    updates(optimizer)
+
+
+def updates(optimizer):
+    """A step of two parameters, one after the other, as Module makes it."""
+    updater = mx.optimizer.get_updater(optimizer)
+    for index in range(2):
+        updater(index, mx.nd.ones((2,)), mx.nd.ones((2,)))
+
+
 DIFFERING = {
+    "wrapped": other_wrapped,
+    "wrapped change": other_wrapped_change,
     "names": lambda rank: bps.push_pull(mx.nd.ones((2,)), name="yx"[rank]),
     "keys": other_keys,
     "optimizer": lambda rank: mx.kv.create("pslite").set_optimizer(

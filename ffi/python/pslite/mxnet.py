@@ -168,6 +168,33 @@ def _sum(named: List[Named]) -> None:
         to_all(arrays)
 
 
+class _Compared:
+    """The settings of one optimizer that steps in every worker, as all workers have said them.
+    Where they differ, parameters drift apart. called: its name, the same at all workers."""
+
+    def __init__(self, called: str, optimizer: Any, more: Dict[str, str]) -> None:
+        self._called = called
+        self._told = {**in_words(optimizer), **more}
+        # How often something new was said.
+        self._changes = 0
+        self._say(self._told)
+
+    def tell_changes(self, optimizer: Any) -> None:
+        """What was changed since it was told last, at every worker."""
+        now = in_words(optimizer)
+        changed = {name: now[name] for name in _CHANGED
+                   if name in now and now.get(name) != self._told.get(name)}
+        if changed:
+            self._told.update(changed)
+            self._changes += 1
+            self._say(changed)
+
+    def _say(self, told: Dict[str, str]) -> None:
+        at = f" at change {self._changes}" if self._changes else ""
+        said = {f"{name} of {self._called}{at}": value for name, value in told.items()}
+        _summing().store._say(said)
+
+
 class DistributedTrainer(_trainer_base):  # type: ignore[misc]
     """gluon's Trainer: at each step gradients are averaged over the workers, and every worker
     updates its own parameters. The batch size of `step` is that of one worker.
@@ -203,10 +230,8 @@ class DistributedTrainer(_trainer_base):  # type: ignore[misc]
         self._scale /= size()
         DistributedTrainer._made += 1
         self._called = f"DistributedTrainer {DistributedTrainer._made}"
-        # What all workers have said of it, and how often that was something new.
-        self._told = {**in_words(self._optimizer), "root_rank": str(self._root_rank)}
-        self._changes = 0
-        self._say(self._told)
+        self._compared = _Compared(self._called, self._optimizer,
+                                   {"root_rank": str(self._root_rank)})
         # The network's prefix counts the networks of its process.
         prefix = getattr(params, "prefix", "")
         self._names = {each.name: f"{each.name[len(prefix):]} of {self._called}"
@@ -228,40 +253,39 @@ class DistributedTrainer(_trainer_base):  # type: ignore[misc]
                    self._root_rank)
         self._params_to_init = [each for each in waiting if each._deferred_init]
 
-    def _say(self, told: Dict[str, str]) -> None:
-        """All workers say that of their trainers."""
-        at = f" at change {self._changes}" if self._changes else ""
-        said = {f"{name} of {self._called}{at}": value for name, value in told.items()}
-        _summing().store._say(said)
-
-    def _tell_changes(self) -> None:
-        """What was changed since the last step, at every worker: parameters that are updated in
-        different ways drift apart."""
-        now = in_words(self._optimizer)
-        changed = {name: now[name] for name in _CHANGED
-                   if name in now and now.get(name) != self._told.get(name)}
-        if changed:
-            self._told.update(changed)
-            self._changes += 1
-            self._say(changed)
-
     def _allreduce_grads(self) -> None:
-        self._tell_changes()
+        self._compared.tell_changes(self._optimizer)
         _sum([(self._names[each.name], each.list_grad())
               for each in self._params if each.grad_req != "null"])
 
 
 class DistributedOptimizer(_optimizer_base):  # type: ignore[misc]
     """An optimizer that averages gradients over the workers before it updates: for Module and own
-    loops, with kvstore=None. Everything else is that of the optimizer inside."""
+    loops, with kvstore=None. Everything else is that of the optimizer inside.
+
+    Its first update raises WorkersDiffer if workers have different optimizers or settings, and a
+    later one if one worker changes something that another does not. Optimizers are numbered by
+    their first updates, which all workers have to make in one order.
+    """
+
+    #: Those of this process that have updated something.
+    _used = 0
 
     def __init__(self, optimizer: Any) -> None:
         _process.worker()
         _has_parameters("DistributedOptimizer")
+        self._begin(optimizer)
+
+    def _begin(self, optimizer: Any) -> None:
+        # Not through __setattr__, which sets what is inside.
         object.__setattr__(self, "inner", optimizer)
+        # What workers have said of it; a copy is another one.
+        object.__setattr__(self, "_compared", None)
+        # What was updated since it was compared last.
+        object.__setattr__(self, "_updated", set())
 
     def __getattr__(self, name: str) -> Any:
-        if name == "inner":
+        if name in ("inner", "_compared", "_updated"):
             # Asked for by copy and pickle, before there is one.
             raise AttributeError(name)
         return getattr(self.inner, name)
@@ -273,7 +297,7 @@ class DistributedOptimizer(_optimizer_base):  # type: ignore[misc]
         return {"inner": self.inner}
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
-        object.__setattr__(self, "inner", state["inner"])
+        self._begin(state["inner"])
 
     def create_state(self, index: Any, weight: Any) -> Any:
         """As the optimizer inside."""
@@ -308,6 +332,21 @@ class DistributedOptimizer(_optimizer_base):  # type: ignore[misc]
     def _average(self, index: Any, grad: Any) -> None:
         if not isinstance(index, (list, tuple)):
             index, grad = [index], [grad]
+        self._compare(index)
         _sum([(f"gradient {number}", [each]) for number, each in zip(index, grad)])
         for each in grad:
             each /= size()
+
+    def _compare(self, index: List[Any]) -> None:
+        """Once for each step: one begins with what was updated already. (A look at all settings for
+        each parameter would cost more for each the more there are.)"""
+        begins = self._compared is None or not self._updated.isdisjoint(index)
+        if begins:
+            self._updated.clear()
+        self._updated.update(index)
+        if self._compared is None:
+            DistributedOptimizer._used += 1
+            called = f"DistributedOptimizer {DistributedOptimizer._used}"
+            object.__setattr__(self, "_compared", _Compared(called, self.inner, {}))
+        elif begins:
+            self._compared.tell_changes(self.inner)
