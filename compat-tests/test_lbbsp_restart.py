@@ -94,6 +94,7 @@ def test_one_that_replaces_another_goes_on_with_its_batches(victim):
     dead, others, back, said = play(victim, REPLACES, SHORT)
     batches = dead + [tuple(batch) for result in others for batch in result["batches"]]
     assert back["batches"][0][0] == AFTER, said
+    assert f"the process that replaces worker {victim} goes on with iteration {AFTER}" in said, said
     assert not computed_twice(batches) and not lacking(batches, range(SHORT)), said
     for result in others:
         assert result["counted"] == {"big": TOTAL * SHORT, "small": TOTAL * SHORT}, said

@@ -19,6 +19,7 @@ use pslite_core::training::balance::{Coordinator, Gone, Outbox, Worker};
 use pslite_core::wire::balance::{BalanceMessage, BalanceOpen, BalanceReport, SessionStatus};
 use pslite_core::wire::elastic::Topic;
 use pslite_core::wire::{NodeId, SCHEDULER};
+use pslite_observe::log::{self, Level};
 pub(crate) use sessions::{SessionId, Sessions};
 
 /// See the module. No lock of it is held while another one of the node is taken.
@@ -45,7 +46,11 @@ impl Training {
     pub(crate) fn asked(&self, from: Worker, word: &[u8]) -> Vec<Tell> {
         let Some(message) = BalanceMessage::read(word) else { return Vec::new() };
         let mut out = Outbox::new();
-        lock(&self.coordinator).handle(from, &message, &mut out);
+        let mut coordinator = lock(&self.coordinator);
+        coordinator.handle(from, &message, &mut out);
+        let notes = coordinator.take_notes();
+        drop(coordinator);
+        notes.iter().for_each(|note| log::write(Level::Warning, note));
         words(out)
     }
 

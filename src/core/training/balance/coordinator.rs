@@ -20,6 +20,8 @@ pub struct Coordinator {
     sessions: BTreeMap<String, Session>,
     /// Workers that are dead or have left the job: no session waits for them to open it.
     gone: BTreeSet<NodeId>,
+    /// What people should know, until it is said.
+    notes: Vec<String>,
 }
 
 impl Coordinator {
@@ -30,6 +32,9 @@ impl Coordinator {
         let name = &message.session;
         if let Err(why) = self.take(worker, message, out) {
             out.push((from, refusal(name, rank, instance, &why)));
+        }
+        if let Some(session) = self.sessions.get_mut(name) {
+            self.notes.append(&mut session.take_notes());
         }
         self.drop_empty(name);
         invariant::debug(|| self.sessions.get(name).map_or(Ok(()), Session::validate));
@@ -99,6 +104,11 @@ impl Coordinator {
         }
         self.sessions.retain(|_, session| !session.is_empty());
         invariant::debug(|| self.validate());
+    }
+
+    /// What has happened since the last call that people should know: lines for the log.
+    pub fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
     }
 
     fn drop_empty(&mut self, name: &str) {

@@ -194,10 +194,37 @@ fn one_that_replaces_another_goes_on_where_that_one_was() {
     assert_eq!(desk.report(0, 3)[0].text, "a process that replaces rank 1");
     assert_eq!(until(&desk.report(0, 3), 0), 3, "the others wait for it");
     // Its first batch may be measured with the second one.
+    assert_eq!(desk.coordinator.take_notes(), [""; 0]);
     assert_eq!(desk.returns(1, 0), (2, 4));
+    let notes = desk.coordinator.take_notes();
+    assert_eq!(notes.len(), 1);
+    assert!(notes[0].contains("replaces worker 1 goes on with iteration 2"), "{notes:?}");
+    assert!(notes[0].contains("If the former process had pushed gradients of iteration 2"));
+    assert_eq!(desk.coordinator.take_notes(), [""; 0], "said once");
     assert_eq!(share(&desk.report(1, 2), 1), (3, 16));
     desk.report(1, 3);
     assert_eq!(until(&desk.report(1, 4), 1), 4, "and it for them");
+}
+
+/// Its initial values count as gradients, whatever the former one had pushed.
+#[test]
+fn a_replaced_worker_0_is_said_to_be_late_in_any_case() {
+    let mut desk = Desk::begun();
+    desk.lost(0, Gone::IsReplaced);
+    desk.returns(0, 0);
+    let notes = desk.coordinator.take_notes();
+    assert_eq!(notes.len(), 1);
+    assert!(notes[0].contains("As worker 0 it pushes initial values again"), "{notes:?}");
+    // Where rounds go on without the dead, nobody is late; before the begin, nothing was pushed.
+    let mut desk = Desk::begun();
+    desk.lost(1, Gone::IsMissed);
+    desk.returns(1, 5);
+    assert!(desk.coordinator.take_notes().is_empty());
+    let mut desk = Desk::new();
+    desk.open(0);
+    desk.lost(0, Gone::IsReplaced);
+    desk.returns(0, 0);
+    assert!(desk.coordinator.take_notes().is_empty());
 }
 
 #[test]

@@ -54,11 +54,34 @@ pub(super) struct Session {
     orders: BTreeMap<u64, (u64, usize)>,
     /// Ranks of workers that are gone: batches begin without them.
     excused: BTreeSet<usize>,
+    /// What has happened that people should know, until it is said.
+    notes: Vec<String>,
 }
 
 /// Why a process that was not here before cannot take part.
 const ENDING: &str = "a worker has closed it, so nobody may join it any more. Open a session of \
                       another name, or this one again when all its workers have closed it";
+
+/// What a process that replaces another does to rounds. Servers count pushes (as on stock), and the
+/// coordinator knows reports: it cannot tell whether the former process had pushed what it had not
+/// reported.
+fn replaced_text(session: &str, node: NodeId, first: u64) -> String {
+    let worker = id_to_rank(node);
+    let why = match worker {
+        0 => "As worker 0 it pushes initial values again, which servers of dist_sync count as \
+              gradients, so"
+            .to_owned(),
+        _ => format!(
+            "If the former process had pushed gradients of iteration {first} or later, which it \
+             had not reported, servers of dist_sync have counted these, and"
+        ),
+    };
+    format!(
+        "session {session:?}: the process that replaces worker {worker} goes on with iteration \
+         {first}. {why} what it pushes from now on counts one round late, up to the end. \
+         PSLITE_ELASTIC_WORKERS=1 has no such limit (docs/lbbsp.md)"
+    )
+}
 
 impl Session {
     /// As the first worker wants it; it has yet to join.
@@ -77,6 +100,7 @@ impl Session {
             closed: BTreeSet::new(),
             excused: BTreeSet::new(),
             orders: BTreeMap::new(),
+            notes: Vec::new(),
         }
     }
 
@@ -151,8 +175,14 @@ impl Session {
         }
     }
 
+    /// What has happened since the last call that people should know.
+    pub(super) fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
+    }
+
     /// A worker has its place: it hears from where on, and the others if more may begin.
     fn join(&mut self, rank: usize, worker: Worker, open: &BalanceOpen, out: &mut Outbox) {
+        let replaces = self.is_vacant(rank) && self.has_begun();
         let (first, moved) = match &mut self.work {
             Work::Dealer(dealer) => {
                 dealer.joined(open.rank);
@@ -164,6 +194,9 @@ impl Session {
                 leases.joined(rank, &Comer { node, life, bounds, passes })
             }
         };
+        if replaces {
+            self.notes.push(replaced_text(&self.name, worker.node, first));
+        }
         self.opened(rank, first, out);
         if self.has_begun() && matches!(self.work, Work::Leases(_)) {
             self.answer(rank, out);
