@@ -161,6 +161,32 @@ def test_an_epoch_that_is_left_goes_on(opened, ahead):
     assert found == [[0, 1], [], [2], [3, 4], [5, 6, 7, 8], [9], [10, 11, 12, 13, 14]]
 
 
+def over_the_end(session, ahead):
+    """A loop that reports the last batch of an epoch when it has the first one of the next epoch.
+    Gives that first one."""
+    found = []
+    for indices in loader(session, ahead):
+        found.append(indices)
+        if len(found) < PER_EPOCH:
+            session.report(0.1)
+    assert len(found) == PER_EPOCH
+    return next(loader(session, ahead))[0] // 4
+
+
+@pytest.mark.parametrize("ahead", (0, 2))
+def test_a_loop_that_takes_a_batch_ahead_over_the_end_of_an_epoch(opened, ahead):
+    """Only a loader that takes as many batches ahead as the session's `prefetch` says shows by its
+    last questions that it has handed out all of an epoch (docs/lbbsp.md, "three cases"). The loop
+    would have one batch more than that."""
+    with pytest.raises(errors.InvalidArgument, match="has not reported it"):
+        over_the_end(opened(prefetch=ahead, shuffle=False), ahead)
+    # With room for that batch (a torch loader without workers, one of gluon with fewer): the last
+    # batch comes twice, and that is said.
+    session = opened(prefetch=ahead + 1, shuffle=False)
+    assert over_the_end(session, ahead) == PER_EPOCH - 1 and session.given_again == 1
+    assert "are given again" in session.library.lines[-1]
+
+
 def test_a_former_iterator_raises(opened):
     session = opened(prefetch=4, shuffle=False)
     first, second = loader(session, 1), loader(session, 1)
