@@ -525,7 +525,8 @@ pub(super) const CARRIED_LEAST: u64 = 64 << 10;
 pub(super) const CARRIED_KEPT: usize = 25;
 
 /// Nothing gets through a link on which something has been under way for so long without any of it
-/// being confirmed. From: ours; TCP repeats what is lost several times within that.
+/// being confirmed. From: ours; TCP repeats what is lost several times within that, unless the way
+/// is long ([`Sent::patience`](super::links::Sent)).
 pub(super) const STALLED_AFTER: Duration = Duration::from_secs(2);
 
 /// That is said again after so long. From: ours.

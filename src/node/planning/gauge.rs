@@ -42,8 +42,11 @@ impl Meter for NativeTransport {
 
     fn sent(&self) -> BTreeMap<NodeId, Sent> {
         let sent = self.sent_over_tcp().into_iter();
-        let of = |to: SentOverTcp| Sent { bytes: to.bytes, padding: to.padding, busy: to.busy };
-        sent.map(|to| (to.peer, of(to))).collect()
+        let of = |to: SentOverTcp| {
+            let SentOverTcp { peer, bytes, padding, busy, held, patience, .. } = to;
+            (peer, Sent { bytes, padding, busy, held, patience })
+        };
+        sent.map(of).collect()
     }
 
     fn unconnected(&self) -> Vec<NodeId> {

@@ -3,6 +3,7 @@
 //! would not accept, as soon as it has room. A channel outlives its connections.
 
 mod ending;
+mod held;
 mod lending;
 mod pace_for_copies;
 mod probing;
@@ -19,7 +20,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use self::probing::Probing;
+use self::held::{HeldByLink, WindowUse};
+use self::probing::{Probing, Tells};
 #[cfg(test)]
 pub(super) use self::unsent::UNSENT_MAX;
 use self::unsent::UnsentLimit;
@@ -104,6 +106,7 @@ pub(super) struct ChannelState {
     pace: Option<u32>,
     /// For how long it was, and since when it is.
     paced: (Duration, Option<Instant>),
+    held: HeldByLink,
 }
 
 /// What a life of the peer confirmed.
@@ -121,6 +124,9 @@ pub(super) struct Lane {
     /// It is TCP to another host.
     through_a_card: bool,
     unsent: UnsentLimit,
+    /// Bytes per second that the kernel was told.
+    pace: Option<u32>,
+    window_use: WindowUse,
     writing: VecDeque<Fragment>,
     /// There was no room; it will be told.
     blocked: bool,
@@ -162,6 +168,8 @@ impl Lane {
             token,
             through_a_card,
             unsent: UnsentLimit::new(),
+            pace: None,
+            window_use: WindowUse::default(),
             writing: VecDeque::new(),
             blocked: false,
             acks,
@@ -206,6 +214,7 @@ impl Channel {
                 probe: None,
                 pace: None,
                 paced: (Duration::ZERO, None),
+                held: HeldByLink::default(),
             }),
             room: Condvar::new(),
             why: Mutex::default(),
@@ -350,6 +359,7 @@ impl Channel {
         let only_large = number > 0 && !self.may_take_small(state);
         loop {
             let ack = if state.outbox.is_idle() { None } else { self.ack(state, receipts) };
+            let by_window = state.held.by_window();
             let ChannelState { outbox, lanes, probe, .. } = state;
             let lane = &mut lanes[number];
             let mut bytes: usize = lane.writing.iter().map(|next| outbox.len_of(next)).sum();
@@ -371,7 +381,8 @@ impl Channel {
             }
             if number == 0 && lane.writing.is_empty() && probe.is_some() {
                 let follows = lane.still_probes();
-                lane.writing.extend(probing::next(probe, follows, &self.counters));
+                let tells = Tells { follows, link: !by_window };
+                lane.writing.extend(probing::next(probe, tells, &self.counters));
             }
             let mut slices = Slices::new();
             lane.writing.iter().for_each(|fragment| outbox.slices(fragment, &mut slices));
@@ -458,6 +469,7 @@ impl Channel {
         self.lends.store(lane.pipe.leases().is_some(), Ordering::Relaxed);
         state.last_carrier = lane.pipe.carrier();
         state.lanes.push(lane);
+        state.look_at_link(awake::now());
         add(&self.counters.connections, 1);
         self.pump(&mut state, receipts, Duration::ZERO);
         self.room.notify_all();

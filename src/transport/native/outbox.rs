@@ -123,6 +123,8 @@ pub(super) struct Outbox {
     spare: Vec<Vec<u8>>,
     /// It goes more slowly than the way could carry it.
     paced: bool,
+    /// It waits for nothing but TCP's window.
+    by_window: bool,
 }
 
 /// What a fragment says beside its data.
@@ -165,6 +167,7 @@ impl Outbox {
             queued: Queued::default(),
             spare: Vec::new(),
             paced: false,
+            by_window: false,
         }
     }
 
@@ -249,6 +252,12 @@ impl Outbox {
         self.paced = paced;
     }
 
+    /// Sets whether data wait for TCP's window alone, on a long way. The peer is told the same, but
+    /// what follows each other still shows what a connection carries, which is what trees go by.
+    pub(super) const fn set_by_window(&mut self, by_window: bool) {
+        self.by_window = by_window;
+    }
+
     /// True if everything is confirmed.
     pub(super) fn is_empty(&self) -> bool {
         self.stored.is_empty()
@@ -299,7 +308,7 @@ impl Outbox {
             offset,
             ack,
             ack_channel,
-            more: !self.paced && !self.is_idle(),
+            more: !self.paced && !self.by_window && !self.is_idle(),
             follows: !self.paced && follows,
         };
         Some(Fragment { sequence, header: header.encode(), offset, len, done: 0 })
@@ -495,10 +504,9 @@ impl Stored {
 }
 
 impl Fragment {
-    /// Padding of a probe, from there on.
-    pub(super) fn padding(offset: u64, follows: bool) -> Self {
-        let len = GRANULE as u64;
-        let (fragment_len, more) = (GRANULE as u32, true);
+    /// Padding of a probe, from there on. `more`: it may show what the link carries.
+    pub(super) fn padding(offset: u64, follows: bool, more: bool) -> Self {
+        let (len, fragment_len) = (GRANULE as u64, GRANULE as u32);
         let header = Header { offset, fragment_len, more, follows, ..Header::new(Kind::Probe) };
         Self { sequence: 0, header: header.encode(), offset, len, done: 0 }
     }

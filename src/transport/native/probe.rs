@@ -14,15 +14,20 @@ pub(super) struct Probe {
     came: Option<u64>,
     /// When the timed part began, and how many bytes of it were there.
     timed: Option<(Instant, u64)>,
+    /// Some of it was held back by TCP's window, as its sender said: that does not show what the
+    /// link carries.
+    by_window: bool,
 }
 
 impl Probe {
     /// Padding begins to come, of that place in its probe; `there`: so many bytes, from it on, had
     /// arrived by `now`.
-    pub(super) fn begins(&mut self, offset: u64, there: u64, now: Instant) {
+    /// `more`: it may show what the link carries.
+    pub(super) fn begins(&mut self, offset: u64, there: u64, more: bool, now: Instant) {
         if offset == 0 {
-            *self = Self { came: Some(0), timed: None };
+            *self = Self { came: Some(0), ..Self::default() };
         }
+        self.by_window |= !more;
         if self.came != Some(offset) {
             return self.interrupted();
         }
@@ -43,7 +48,7 @@ impl Probe {
         if *came < PROBE_BYTES {
             return Ended::default();
         }
-        let timed = self.timed;
+        let Self { timed, by_window, .. } = *self;
         self.interrupted();
         let sample = timed.zip(peer).map(|((first, head), peer)| RateSample {
             peer,
@@ -51,7 +56,7 @@ impl Probe {
             head,
             first,
             last: now,
-            more: true,
+            more: !by_window,
             follows: true,
             of: SampleOf::Probe,
         });
@@ -78,10 +83,15 @@ mod tests {
 
     /// Plays frames with these offsets, 10 ms each.
     fn play(probe: &mut Probe, offsets: &[u64]) -> Option<RateSample> {
+        play_narrow(probe, offsets, None)
+    }
+
+    /// The same, where TCP's window holds back the frame of that offset.
+    fn play_narrow(probe: &mut Probe, offsets: &[u64], narrow: Option<u64>) -> Option<RateSample> {
         let mut now = Instant::now();
         let mut sample = None;
         for offset in offsets {
-            probe.begins(*offset, 1000, now);
+            probe.begins(*offset, 1000, Some(*offset) != narrow, now);
             now += Duration::from_millis(10);
             sample = probe.ended(LEN, Some(9), now).sample;
         }
@@ -96,6 +106,17 @@ mod tests {
             assert_eq!((sample.peer, sample.bytes, sample.head), (9, PROBE_BYTES / 2, 1000));
             assert_eq!(sample.last - sample.first, Duration::from_millis(20));
             assert!(sample.more && sample.of == SampleOf::Probe);
+        }
+    }
+
+    #[test]
+    fn a_probe_that_the_window_held_back_does_not_show_the_link() {
+        for narrow in 0..4 {
+            let mut probe = Probe::default();
+            let offsets = [0, LEN, 2 * LEN, 3 * LEN];
+            let sample = play_narrow(&mut probe, &offsets, Some(narrow * LEN)).unwrap();
+            assert!(!sample.more, "{narrow}");
+            assert!(play(&mut probe, &offsets).unwrap().more, "the next one is another");
         }
     }
 

@@ -371,7 +371,7 @@ impl Reader {
         let len = u64::from(header.fragment_len);
         let here = self.end.saturating_sub(self.start) + pipe.readable();
         let now = awake::now();
-        self.probe.begins(header.offset, here as u64, now);
+        self.probe.begins(header.offset, here as u64, header.more, now);
         let Header { offset: at, more, .. } = *header;
         let follows = self.follows(header, true);
         let first = (!self.exact).then_some((now, (here as u64).min(len)));

@@ -120,6 +120,12 @@ pub struct SentOverTcp {
     pub padding: u64,
     /// For how long something was on its way there, or waited for that.
     pub busy: Duration,
+    /// For how long what waited was held back by the link: on a long way that is less.
+    pub held: Duration,
+    /// After so long without a confirmation it is no chance any more that there is none.
+    pub patience: Duration,
+    /// The shortest time to it and back, if it is known.
+    pub round_trip: Option<Duration>,
 }
 
 /// A message that was kept for a peer and never sent.

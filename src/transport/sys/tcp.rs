@@ -98,23 +98,82 @@ pub(crate) struct TcpInfo {
     pub(crate) shortest_round_trip: Option<Duration>,
     /// The time in which it was confirmed lately, smoothed.
     pub(crate) round_trip: Duration,
+    /// After that time without a confirmation what was sent is sent again, for the first time.
+    pub(crate) timeout: Duration,
+    /// Segments that may be unconfirmed, as far as the network is concerned.
+    pub(crate) window: u32,
+    /// Bytes that may be, as the other end says; `None`: the kernel is older than Linux 5.4.
+    pub(crate) peer_window: Option<u32>,
+    /// The most bytes of one segment.
+    pub(crate) segment: u32,
+    /// Something got lost, and its window became narrower for that.
+    pub(crate) recovers: bool,
 }
 
 impl TcpInfo {
+    /// A connection over a way that takes so long, on which nothing was sent yet.
+    #[cfg(test)]
+    pub(crate) const fn of(round_trip: Duration) -> Self {
+        Self {
+            confirmed: 0,
+            busy: Duration::ZERO,
+            unconfirmed: 0,
+            unsent: 0,
+            shortest_round_trip: Some(round_trip),
+            round_trip,
+            timeout: Duration::from_millis(200),
+            window: INITIAL_WINDOW,
+            peer_window: Some(64 << 10),
+            segment: 1448,
+            recovers: false,
+        }
+    }
+
     /// True if what is sent waits in the network: so that holds it back, not TCP's window.
     pub(crate) fn fills_the_link(&self) -> bool {
         let waits = |shortest: Duration| self.round_trip > shortest + shortest / 2 + WAITS_LEAST;
         self.shortest_round_trip.is_some_and(waits)
     }
+
+    /// Bytes that may be unconfirmed by TCP's windows, its own and the other end's.
+    pub(crate) fn window_bytes(&self) -> u64 {
+        let own = u64::from(self.window) * u64::from(self.segment);
+        self.peer_window.map_or(own, |window| own.min(window.into()))
+    }
+
+    /// True if these windows are in use (two thirds of them, as the kernel defers what is less than
+    /// a third), or become narrower after a loss.
+    pub(crate) fn uses_window(&self) -> bool {
+        let bytes = u64::from(self.unconfirmed) * u64::from(self.segment);
+        self.recovers || bytes * 3 >= self.window_bytes() * 2
+    }
+
+    /// True if what is sent waits in the network for a part of its way, however short.
+    pub(crate) fn is_late(&self) -> bool {
+        let late = |shortest: Duration| self.round_trip > shortest + shortest / 4;
+        self.shortest_round_trip.is_none_or(late)
+    }
+
+    /// The time until the third timeout in a row, each twice as long as the one before: after that
+    /// it is no chance any more that nothing was confirmed. A queue on a short way makes timeouts
+    /// longer, too; but a cut of it is to be found as fast as without.
+    pub(crate) fn three_timeouts(&self) -> Duration {
+        let way = self.shortest_round_trip.map(|shortest| 2 * shortest + TIMEOUT_LEAST);
+        self.timeout.min(way.unwrap_or(Duration::MAX)) * (1 + 2 + 4)
+    }
 }
 
+/// Segments that TCP sends before anything is confirmed (RFC 6928).
+pub(crate) const INITIAL_WINDOW: u32 = 10;
+/// The kernel's shortest timeout (`TCP_RTO_MIN`).
+const TIMEOUT_LEAST: Duration = Duration::from_millis(200);
 /// A round trip that is longer than the shortest one by less than that says nothing.
 const WAITS_LEAST: Duration = Duration::from_millis(1);
 
 /// See [`TcpInfo`]. `None`: the socket is not connected any more, or the kernel is older than Linux
 /// 4.10.
 pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
-    let info = raw_tcp_info(socket)?;
+    let (info, length) = raw_tcp_info(socket)?;
     let number = |at: usize| Some(u64::from_ne_bytes(*info.get(at..)?.first_chunk()?));
     let micros = info_u32(&info, MIN_RTT)?;
     Some(TcpInfo {
@@ -122,6 +181,17 @@ pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
         busy: Duration::from_micros(number(BUSY_TIME)?),
         unconfirmed: info_u32(&info, UNCONFIRMED)?,
         unsent: info_u32(&info, NOT_SENT)?,
+        timeout: {
+            // The kernel doubles it with each timeout.
+            let doubled = u32::from(*info.get(BACKOFF)?).min(u32::BITS - 1);
+            Duration::from_micros((info_u32(&info, TIMEOUT)? >> doubled).into())
+        },
+        window: info_u32(&info, WINDOW)?,
+        peer_window: (length >= PEER_WINDOW + size_of::<u32>())
+            .then(|| info_u32(&info, PEER_WINDOW))
+            .flatten(),
+        segment: info_u32(&info, SEGMENT)?,
+        recovers: *info.get(CONGESTION_STATE)? >= CWR,
         shortest_round_trip: (micros != u32::MAX).then(|| Duration::from_micros(micros.into())),
         round_trip: Duration::from_micros(info_u32(&info, ROUND_TRIP)?.into()),
     })
@@ -129,25 +199,35 @@ pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
 
 /// The most bytes in one segment towards this end; `None` as for [`tcp_info`].
 fn segment_max(socket: BorrowedFd<'_>) -> Option<u32> {
-    info_u32(&raw_tcp_info(socket)?, ADVERTISED_SEGMENT)
+    info_u32(&raw_tcp_info(socket)?.0, ADVERTISED_SEGMENT)
 }
 
 /// Where these begin (linux/tcp.h, `tcp_info`); they never move. Times are in microseconds.
+const CONGESTION_STATE: usize = 1;
+const BACKOFF: usize = 4;
+const TIMEOUT: usize = 8;
+const SEGMENT: usize = 16;
 const UNCONFIRMED: usize = 24;
 const ROUND_TRIP: usize = 68;
+const WINDOW: usize = 80;
 const ADVERTISED_SEGMENT: usize = 84;
 const BYTES_ACKED: usize = 120;
 const NOT_SENT: usize = 144;
 const MIN_RTT: usize = 148;
 const BUSY_TIME: usize = 168;
-const INFO_LENGTH: usize = BUSY_TIME + size_of::<u64>();
+const PEER_WINDOW: usize = 228;
+/// The first of the states in which the window becomes narrower (linux/tcp.h, `TCP_CA_CWR`).
+const CWR: u8 = 2;
+/// What every kernel with [`BUSY_TIME`] has, and what is asked for.
+const INFO_LEAST: usize = BUSY_TIME + size_of::<u64>();
+const INFO_LENGTH: usize = PEER_WINDOW + size_of::<u32>();
 
 fn info_u32(info: &[u8; INFO_LENGTH], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*info.get(at..)?.first_chunk()?))
 }
 
-/// The kernel's `tcp_info`, up to what is read of it.
-fn raw_tcp_info(socket: BorrowedFd<'_>) -> Option<[u8; INFO_LENGTH]> {
+/// The kernel's `tcp_info`, up to what is read of it, and how much of that the kernel has.
+fn raw_tcp_info(socket: BorrowedFd<'_>) -> Option<([u8; INFO_LENGTH], usize)> {
     let mut info = [0_u8; INFO_LENGTH];
     let mut length = info.len() as libc::socklen_t;
     // SAFETY: an open socket; the kernel writes at most `length` bytes, which is the array's
@@ -161,7 +241,8 @@ fn raw_tcp_info(socket: BorrowedFd<'_>) -> Option<[u8; INFO_LENGTH]> {
             &raw mut length,
         )
     };
-    (result == 0 && length as usize == info.len()).then_some(info)
+    let length = length as usize;
+    (result == 0 && length >= INFO_LEAST).then_some((info, length))
 }
 
 /// Lets the kernel wait with the acknowledgement of what was read, as it does by itself on a

@@ -112,6 +112,13 @@ impl ReceivedLink {
         Some(rate)
     }
 
+    /// Something came that shows no rate, so there is none: but the link is still there.
+    pub(super) fn heard(&mut self, at: Duration) -> Option<f64> {
+        self.last = self.last.max(at);
+        self.train = None;
+        None
+    }
+
     /// Adds to the samples, if this is enough for one.
     fn keep(&mut self, amount: u64, time: Duration, at: Duration) {
         let Some(rate) = rate(amount, time) else { return };

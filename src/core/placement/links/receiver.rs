@@ -88,11 +88,12 @@ impl Receiver {
     /// What was timed of a probe came in. It says something of its link, but of this node's card
     /// only that it is still there (while a job rests and its links are probed, no card is to be
     /// trusted less), and that it is no slower than two of its links that were probed one after the
-    /// other.
+    /// other. One that was not `backlogged` was held back by TCP's window, on a long way: it only
+    /// says that link and card are still there.
     pub fn probed(&mut self, sample: &Sample) {
         self.expect(sample.peer, sample.last);
         let Some(link) = self.links.get_mut(&sample.peer) else { return };
-        let rate = link.probed(sample);
+        let rate = if sample.backlogged { link.probed(sample) } else { link.heard(sample.last) };
         self.heard = true;
         let before = self.last_probe.filter(|(peer, _)| {
             *peer != sample.peer && sample.last.saturating_sub(self.probed) <= HALF_LIFE

@@ -19,6 +19,12 @@ pub struct Sent {
     pub padding: u64,
     /// For how long something was on its way, or waited for that.
     pub busy: Duration,
+    /// For how long the link held back what waited. Over a long way that is less: a few bytes are
+    /// on their way for a whole round trip.
+    pub held: Duration,
+    /// After so long without a confirmation it is no chance any more that there is none: what gets
+    /// lost on a long way is confirmed late.
+    pub patience: Duration,
 }
 
 /// See the module.
@@ -55,9 +61,9 @@ impl Sender {
         now.saturating_sub(self.looked) >= WINDOW
     }
 
-    /// What went to each peer so far. Counts if at least two had more to be sent all the time since
-    /// the last look: of a server two workers, since another server that is sent copies may be a
-    /// slow one. `down`: what it can receive, by now.
+    /// What went to each peer so far. Counts if the link held back what at least two were to be
+    /// sent all the time since the last look: of a server two workers, since another server that is
+    /// sent copies may be a slow one. `down`: what it can receive, by now.
     ///
     /// Gives whether that counts.
     pub fn sent(&mut self, now: Duration, sent: BTreeMap<NodeId, Sent>, down: Option<f64>) -> bool {
@@ -67,13 +73,13 @@ impl Sender {
             // Of one with new connections nothing is known yet.
             let Some(before) = self.before.get(peer) else { continue };
             let more = now.bytes.checked_sub(before.bytes);
-            let Some((more, busy)) = more.zip(now.busy.checked_sub(before.busy)) else { continue };
+            let Some((more, held)) = more.zip(now.held.checked_sub(before.held)) else { continue };
             sum += more;
             let counts = is_worker(*peer) != self.worker;
             let padding = before.padding.abs_diff(now.padding);
             let data = if counts { more.saturating_sub(padding) } else { 0 };
             self.exchanged = self.exchanged.saturating_add(data);
-            full += usize::from(counts && busy >= passed.mul_f64(WINDOW_COVERED));
+            full += usize::from(counts && held >= passed.mul_f64(WINDOW_COVERED));
         }
         self.before = sent;
         self.total = self.total.saturating_add(sum);
@@ -122,7 +128,7 @@ mod tests {
     fn probes_are_not_exchanged() {
         let mut sender = Sender::new(8, Duration::ZERO);
         let mut sent = |quarter, bytes, padding| {
-            let to = Sent { bytes, padding, busy: Duration::ZERO };
+            let to = Sent { bytes, padding, ..Sent::default() };
             sender.sent(WINDOW * quarter, [(9, to), (10, to)].into(), None);
             (sender.total(), sender.exchanged())
         };
@@ -164,7 +170,7 @@ mod tests {
             for (peer, bytes, busy) in *window {
                 let total = totals.entry(*peer).or_default();
                 total.bytes += bytes;
-                total.busy += Duration::from_secs_f64(*busy);
+                total.held += Duration::from_secs_f64(*busy);
             }
             assert!(sender.wants_look(now));
             sender.sent(now, totals.clone(), None);
@@ -192,14 +198,14 @@ mod tests {
     #[test]
     fn a_server_that_nobody_waits_for_may_be_faster_than_it_was() {
         let mut sender = Sender::new(8, Duration::ZERO);
-        let (mut bytes, mut busy) = (0, Duration::ZERO);
+        let (mut bytes, mut held) = (0, Duration::ZERO);
         let mut confidence_after = |windows: std::ops::Range<u32>, fraction: f64| {
             for window in windows {
                 bytes += 100_000;
-                busy += WINDOW.mul_f64(fraction);
+                held += WINDOW.mul_f64(fraction);
                 sender.sent(
                     WINDOW * window,
-                    [9, 11].map(|peer| (peer, Sent { bytes, busy, padding: 0 })).into(),
+                    [9, 11].map(|peer| (peer, Sent { bytes, held, ..Sent::default() })).into(),
                     None,
                 );
             }
@@ -214,7 +220,7 @@ mod tests {
     fn new_connections_and_gaps_say_nothing() {
         let mut sender = Sender::new(8, Duration::ZERO);
         let sent = |bytes| {
-            let one = Sent { bytes, busy: Duration::from_micros(bytes), padding: 0 };
+            let one = Sent { bytes, held: Duration::from_micros(bytes), ..Sent::default() };
             BTreeMap::from([(9, one), (11, one)])
         };
         sender.sent(WINDOW, sent(1_000_000), None);
@@ -234,13 +240,13 @@ mod tests {
             [(8, [9, 11], 0.25e6, 1.5e6, 3_333_333.0), (9, [8, 10], 1e6, 1e6, 1e6)]
         {
             let mut sender = Sender::new(node, Duration::ZERO);
-            let (mut bytes, mut busy, mut window) = (0, Duration::ZERO, 0);
+            let (mut bytes, mut held, mut window) = (0, Duration::ZERO, 0);
             let mut sends = |rate: f64, down, windows: u32| {
                 for _ in 0..windows {
                     window += 1;
                     bytes += (rate / 2.0 * WINDOW.as_secs_f64()) as u64;
-                    busy += WINDOW;
-                    let sent = peers.map(|peer| (peer, Sent { bytes, busy, padding: 0 }));
+                    held += WINDOW;
+                    let sent = peers.map(|peer| (peer, Sent { bytes, held, ..Sent::default() }));
                     sender.sent(WINDOW * window, sent.into(), Some(down));
                 }
             };

@@ -20,6 +20,17 @@ struct Progress {
     connected: bool,
 }
 
+impl Progress {
+    /// Whether nothing has got through for too long: [`STALLED_AFTER`], or on a long way until TCP
+    /// has sent several times again. `farthest`: the same of the peer that is farthest away, for
+    /// one to which there never was a connection.
+    fn is_stalled(&self, now: Duration, farthest: Duration) -> bool {
+        let known = self.last.patience;
+        let patience = if known > Duration::ZERO { known } else { farthest };
+        now.saturating_sub(self.fine) >= STALLED_AFTER.max(patience)
+    }
+}
+
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Stalls {
@@ -61,8 +72,9 @@ impl Stalls {
     /// To whom nothing gets through, if those are others than at the last call; and each second,
     /// since whoever was told may be another one now.
     pub fn take_news(&mut self, now: Duration) -> Option<Vec<NodeId>> {
-        let stalled = |progress: &Progress| now.saturating_sub(progress.fine) >= STALLED_AFTER;
-        let stuck = self.peers.iter().filter(|(_, progress)| stalled(progress));
+        let patience = self.peers.values().map(|progress| progress.last.patience);
+        let farthest = patience.max().unwrap_or_default();
+        let stuck = self.peers.iter().filter(|(_, progress)| progress.is_stalled(now, farthest));
         let stuck: Vec<NodeId> = stuck.map(|(peer, _)| *peer).collect();
         let repeats = !stuck.is_empty() && now.saturating_sub(self.told_at) >= STALLED_REPEATED;
         if stuck == self.told && !repeats {
@@ -82,7 +94,7 @@ mod tests {
         let missing: &[NodeId] = if sent.is_empty() { &[9] } else { &[] };
         let sent = sent.iter().map(|(peer, bytes, busy)| {
             let busy = Duration::from_millis(*busy);
-            (*peer, Sent { bytes: *bytes, padding: 0, busy })
+            (*peer, Sent { bytes: *bytes, busy, ..Sent::default() })
         });
         let sent: BTreeMap<NodeId, Sent> = sent.collect();
         let now = Duration::from_millis(at);
@@ -103,6 +115,28 @@ mod tests {
         assert_eq!(look(4300, &[(9, 101, 4300), (11, 101, 1600)]), Some(vec![]));
         assert_eq!(look(6200, &[(9, 101, 6200), (11, 101, 3500)]), Some(vec![11]));
         assert_eq!(look(6400, &[(9, 101, 6400), (11, 101, 3700)]), Some(vec![9, 11]));
+    }
+
+    /// What gets lost twice over a way of 300 ms is confirmed seconds later.
+    #[test]
+    fn a_long_way_has_time_to_send_again() {
+        let ms = Duration::from_millis;
+        let (near, far) = (ms(7 * 200), ms(7 * 500));
+        let mut stalls = Stalls::default();
+        let mut look = |at, bytes| {
+            let sent = |patience| Sent { bytes, busy: ms(at), patience, ..Sent::default() };
+            let sent = BTreeMap::from([(9, sent(near)), (11, sent(far))]);
+            // 13 never had a connection. It may be as far away as another one is.
+            stalls.look(ms(at), sent.iter(), &[13]);
+            stalls.take_news(ms(at))
+        };
+        assert_eq!(look(1000, 100), None);
+        assert_eq!(look(2900, 100), None);
+        assert_eq!(look(3000, 100), Some(vec![9]));
+        assert_eq!(look(3900, 101), Some(vec![]), "it was sent again");
+        assert_eq!(look(4500, 101), Some(vec![13]), "3.5 s since it was looked for");
+        assert_eq!(look(5900, 101), Some(vec![9, 13]));
+        assert_eq!(look(7400, 101), Some(vec![9, 11, 13]));
     }
 
     #[test]

@@ -270,6 +270,29 @@ fn a_probe_measures_an_idle_link() {
     assert_eq!(receiver.link(11, seconds(40.1)), None);
 }
 
+/// Over a long way TCP's window holds back a probe, and the link and the card may be much faster.
+#[test]
+fn a_probe_that_the_window_held_back_only_says_that_the_link_is_there() {
+    let mut receiver = Receiver::new(8);
+    let probe = |peer, at: f64, backlogged| Sample {
+        peer,
+        bytes: PROBE_BYTES / 2,
+        head: 1 << 10,
+        first: seconds(at),
+        last: seconds(at + 0.6),
+        backlogged,
+    };
+    receiver.probed(&probe(9, 1.0, true));
+    let known = receiver.link(9, seconds(2.0)).unwrap();
+    receiver.probed(&probe(11, 3.0, false));
+    receiver.probed(&probe(9, 4.0, false));
+    assert_eq!(receiver.link(11, seconds(5.0)), None);
+    assert_eq!(receiver.down(seconds(5.0)), None);
+    let later = receiver.link(9, seconds(5.0)).unwrap();
+    assert_eq!((later.rate, later.samples), (known.rate, 1));
+    assert_eq!(later.confidence, known.confidence, "heard 0.4 s ago, both times");
+}
+
 /// A server that holds little gets some parts at once from all workers, now and then: as many as
 /// show what it can receive.
 #[test]

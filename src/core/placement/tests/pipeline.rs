@@ -193,7 +193,7 @@ impl Outflows {
         let peers = self.sent.entry(stretch.from).or_default();
         let sent = peers.entry(stretch.to).or_default();
         sent.bytes += bytes;
-        sent.busy += Duration::from_secs_f64(seconds);
+        sent.held += Duration::from_secs_f64(seconds);
     }
 
     /// What a node can send, if it knows that.

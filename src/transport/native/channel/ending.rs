@@ -5,13 +5,16 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::{Channel, ChannelState, LOOK_AGAIN};
+use smallvec::SmallVec;
+
+use super::held::Seen;
+use super::{Channel, ChannelState, LOOK_AGAIN, Lane};
 use crate::counters::PeerCounters;
 use crate::native::lock;
 use crate::native::outbox::Fragment;
 use crate::native::receipt::Receipts;
 use crate::native::types::{SentOverTcp, Unsent};
-use crate::sys::tcp::tcp_info;
+use crate::sys::tcp::{TcpInfo, tcp_info};
 use pslite_core::wire::native::Kind;
 use pslite_observe::awake;
 
@@ -106,20 +109,23 @@ impl Channel {
     /// What went over its TCP connections, if it has some.
     pub(in crate::native) fn sent_over_tcp(&self) -> Option<SentOverTcp> {
         let peer = self.key.load(Ordering::Relaxed);
-        let state = lock(&self.state);
-        let paced = state.time_paced(awake::now());
-        let padding = self.counters.padding.load(Ordering::Relaxed);
-        let over_tcp = state.lanes.iter().filter(|lane| lane.pipe.carrier() == "tcp");
-        let infos = over_tcp.filter_map(|lane| tcp_info(lane.pipe.socket.as_fd()));
-        infos
-            .fold(None, |sum, info| {
-                let (bytes, busy) =
-                    sum.map_or_else(Default::default, |sum: SentOverTcp| (sum.bytes, sum.busy));
-                let (bytes, busy) = (bytes + info.confirmed, busy.max(info.busy));
-                Some(SentOverTcp { peer, bytes, padding, busy })
-            })
+        let mut state = lock(&self.state);
+        let now = awake::now();
+        let infos = state.look_at_link(now);
+        if infos.is_empty() {
+            return None;
+        }
+        let busy = infos.iter().map(|info| info.busy).max().unwrap_or_default();
+        Some(SentOverTcp {
+            peer,
+            bytes: infos.iter().map(|info| info.confirmed).sum(),
+            padding: self.counters.padding.load(Ordering::Relaxed),
             // While it was paced it could have sent more.
-            .map(|sent| SentOverTcp { busy: sent.busy.saturating_sub(paced), ..sent })
+            busy: busy.saturating_sub(state.time_paced(now)),
+            held: state.held.total(),
+            patience: infos.iter().map(TcpInfo::three_timeouts).max().unwrap_or_default(),
+            round_trip: infos.iter().filter_map(|info| info.shortest_round_trip).min(),
+        })
     }
 
     /// Wakes senders that wait, so that they see that the node stops.
@@ -154,5 +160,20 @@ impl Channel {
                 nix::sys::socket::Shutdown::Both,
             );
         }
+    }
+}
+
+impl ChannelState {
+    /// Looks what holds back what is sent over TCP; what the kernel says of each connection.
+    pub(super) fn look_at_link(&mut self, now: Instant) -> SmallVec<[TcpInfo; 8]> {
+        let over_tcp = self.lanes.iter_mut().filter(|lane| lane.pipe.carrier() == "tcp");
+        let look = |lane: &mut Lane| {
+            let info = tcp_info(lane.pipe.socket.as_fd())?;
+            Some((info, lane.window_use.holds_back(now, &info)))
+        };
+        let seen: SmallVec<[(TcpInfo, bool); 8]> = over_tcp.filter_map(look).collect();
+        self.held.look(now, Seen::of(&seen, self.time_paced(now)));
+        self.outbox.set_by_window(self.held.by_window());
+        seen.into_iter().map(|(info, _)| info).collect()
     }
 }

@@ -82,10 +82,19 @@ pub(super) fn end(probe: &mut Option<Probing>) {
     }
 }
 
-/// The next frame of the probe. `follows`: it comes right after another one.
+/// What a frame of padding tells its receiver.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tells {
+    /// It comes right after another one, while padding waits in the network.
+    pub(super) follows: bool,
+    /// It may show what the link carries: on a long way TCP's window is not what holds it back.
+    pub(super) link: bool,
+}
+
+/// The next frame of the probe.
 pub(super) fn next(
     probe: &mut Option<Probing>,
-    follows: bool,
+    Tells { follows, link }: Tells,
     counters: &Counters,
 ) -> Option<Fragment> {
     let now = probe.as_mut()?;
@@ -103,5 +112,5 @@ pub(super) fn next(
     now.all += GRANULE as u64;
     now.train = if follows { now.train + GRANULE as u64 } else { 0 };
     add(&counters.padding, GRANULE as u64);
-    Some(Fragment::padding(at, follows))
+    Some(Fragment::padding(at, follows, link))
 }

@@ -33,7 +33,7 @@ pub(in crate::native) const UNSENT_MAX: u32 = 128 << 10;
 /// Bytes that are added to one write of a slow connection, at most.
 const SLOW_BATCH: usize = 2 * GRANULE;
 /// The time between two looks at what connections carry.
-const UNSENT_LOOK_EVERY: Duration = Duration::from_millis(100);
+pub(super) const UNSENT_LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A connection must have had something to send for so long before its rate counts.
 const BUSY_MIN: Duration = Duration::from_millis(20);
 /// A limit that would change by less than one part in so many stays.
@@ -66,7 +66,7 @@ impl UnsentLimits {
             self.looked = now;
             let mut channels = shared.all_channels();
             channels.retain(|channel| channel.gives_little(shared));
-            channels.iter().for_each(|channel| channel.limit_unsent());
+            channels.iter().for_each(|channel| channel.limit_unsent(now));
             let slow = channels.iter().any(|channel| channel.is_slow());
             shared.has_slow.store(slow, Ordering::Relaxed);
         }
@@ -89,9 +89,10 @@ impl Channel {
         self.connections > 1 || self.is_by_tunnels()
     }
 
-    fn limit_unsent(&self) {
+    fn limit_unsent(&self, now: Instant) {
         let mut state = lock(&self.state);
         state.lanes.iter_mut().filter(|lane| lane.through_a_card).for_each(Lane::limit_unsent);
+        state.look_at_link(now);
     }
 
     /// True if one of its connections is slow.

@@ -1,0 +1,195 @@
+//! What counts as held back by the link (`held`).
+
+use super::*;
+
+const SEGMENT: f64 = 1448.0;
+/// The time between two looks, as an I/O thread has them.
+const LOOK: Duration = Duration::from_millis(100);
+
+const NONE: [f64; 0] = [];
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// One connection whose application always has more to send, or sends a little now and then.
+struct Connection {
+    info: TcpInfo,
+    link: f64,
+    /// Segments that may be under way, and the most that ever may: losses on the way keep it there.
+    window: f64,
+    window_max: f64,
+    queue: f64,
+    now: Duration,
+    window_use: WindowUse,
+    start: Instant,
+}
+
+impl Connection {
+    fn new(way: Duration, link: f64, window_max: f64) -> Self {
+        let info = TcpInfo { peer_window: None, ..TcpInfo::of(way) };
+        let (window_use, start) = (WindowUse::default(), Instant::now());
+        let (queue, now) = (link * 0.05, Duration::ZERO);
+        Self { info, link, window: 10.0, window_max, queue, now, window_use, start }
+    }
+
+    /// Sends for so long, and gives the bytes that arrived.
+    fn sends(&mut self, time: Duration) -> f64 {
+        let way = self.info.shortest_round_trip.unwrap_or_default();
+        let mut arrived = 0.0;
+        let end = self.now + time;
+        while self.now < end {
+            // In steps of a round trip, or what is left.
+            let step = way.max(ms(1)).min(end - self.now);
+            let under_way = self.window * SEGMENT;
+            // What is beyond the link's own capacity waits in front of it.
+            let waits = (under_way - self.link * way.as_secs_f64()).max(0.0);
+            let round_trip = way.as_secs_f64() + waits / self.link;
+            arrived += under_way / round_trip * step.as_secs_f64();
+            self.info.round_trip = Duration::from_secs_f64(round_trip);
+            self.info.busy += step;
+            let full = waits > self.queue.max(self.link * way.as_secs_f64());
+            let doubled = self.window * (1.0 + step.as_secs_f64() / round_trip);
+            self.window = if full { self.window * 0.7 } else { doubled.min(self.window_max) };
+            self.now += step;
+        }
+        self.info.window = self.window as u32;
+        self.info.unconfirmed = self.window as u32;
+        self.info.unsent = 64 << 10;
+        self.info.confirmed += arrived as u64;
+        arrived
+    }
+
+    /// Small messages, each of them under way for a whole round trip.
+    fn sends_little(&mut self, time: Duration) -> f64 {
+        self.now += time;
+        self.info.busy += time;
+        (self.info.unconfirmed, self.info.unsent) = (1, 0);
+        let arrived = 1000.0 * time.as_secs_f64();
+        self.info.confirmed += arrived as u64;
+        arrived
+    }
+
+    /// At this moment; `paced`: for how long it was paced.
+    fn seen(&mut self, paced: Duration) -> Seen {
+        let by_window = self.window_use.holds_back(self.start + self.now, &self.info);
+        Seen::of(&[(self.info, by_window)], paced)
+    }
+}
+
+/// What is taken for the link's rate, from the looks that count entirely; of so many seconds.
+fn measured(
+    connection: &mut Connection,
+    seconds: u64,
+    mut sends: impl FnMut(&mut Connection, u64) -> f64,
+) -> Vec<f64> {
+    let start = Instant::now();
+    let mut held = HeldByLink::default();
+    let mut rates = Vec::new();
+    for look in 0..seconds * 10 {
+        let before = held.total();
+        let arrived = sends(connection, look);
+        held.look(start + connection.now, connection.seen(Duration::ZERO));
+        if held.total() - before >= LOOK.mul_f64(0.8) {
+            rates.push(arrived / LOOK.as_secs_f64());
+        }
+    }
+    rates
+}
+
+/// Whatever the way, what counts is what the link carries.
+#[test]
+fn a_link_that_is_filled_is_measured() {
+    for (way, link) in
+        [(0, 62.5e6), (1, 62.5e6), (10, 12.5e6), (40, 12.5e6), (80, 12.5e6), (300, 6.25e6)]
+    {
+        let mut connection = Connection::new(ms(way), link, f64::INFINITY);
+        let rates = measured(&mut connection, 30, |one, _| one.sends(LOOK));
+        assert!(rates.len() > 100, "{way} ms: {}", rates.len());
+        // While TCP's window grows within a look, a short way shows less for that look.
+        let from = usize::from(way < 20) * 2;
+        let least = rates[from..].iter().copied().fold(f64::INFINITY, f64::min);
+        assert!(least > 0.7 * link, "{way} ms: {least} of {link}");
+    }
+}
+
+/// A few bytes on their way, and a window that losses keep narrow, say nothing of a long way.
+#[test]
+fn what_the_link_does_not_hold_back_is_not_measured() {
+    for way in [15, 40, 80, 300].map(ms) {
+        let little = |one: &mut Connection, _| one.sends_little(LOOK);
+        let mut connection = Connection::new(way, 12.5e6, f64::INFINITY);
+        assert_eq!(measured(&mut connection, 30, little), NONE, "{way:?}");
+        let mut lossy = Connection::new(way, 12.5e6, 12.0);
+        let rates = measured(&mut lossy, 30, |one, _| one.sends(LOOK));
+        assert_eq!(rates, NONE, "{way:?}, losses");
+        // The same, always looked at when much was just confirmed.
+        let rates = measured(&mut lossy, 30, |one, _| {
+            let arrived = one.sends(LOOK);
+            one.info.unconfirmed /= 2;
+            arrived
+        });
+        assert_eq!(rates, NONE, "{way:?}, looked at after a confirmation");
+        // Some small messages, then a burst that is over before the window is wide.
+        let mut bursts = Connection::new(way, 125e6, f64::INFINITY);
+        let rates = measured(&mut bursts, 30, |one, look| {
+            if look % 10 < 2 {
+                one.sends(LOOK)
+            } else {
+                one.window = 10.0;
+                one.sends_little(LOOK)
+            }
+        });
+        assert_eq!(rates, NONE, "{way:?}, bursts");
+    }
+}
+
+/// What a pace would be made from does not become less because of what the pace holds back. Once a
+/// long way was measured while next to nothing went out, and a pace by that kept it so.
+#[test]
+fn a_pace_does_not_feed_on_itself() {
+    for way in [0, 40, 80, 300].map(ms) {
+        let mut connection = Connection::new(way, 12.5e6, f64::INFINITY);
+        connection.sends(ms(5000));
+        let start = Instant::now();
+        let (mut held, mut paced) = (HeldByLink::default(), Duration::ZERO);
+        for look in 0..100 {
+            connection.sends(LOOK);
+            // From the second second on.
+            paced += if look >= 10 { LOOK } else { Duration::ZERO };
+            let seen = connection.seen(paced);
+            let before = held.total();
+            held.look(start + connection.now, seen);
+            assert!(look < 10 || held.total() == before, "{way:?}: look {look}");
+        }
+        assert!(held.total() >= ms(300), "{way:?}: {:?}", held.total());
+    }
+}
+
+/// On a short way the kernel's count is the time.
+#[test]
+fn a_short_way_counts_whatever_is_under_way() {
+    for way in [0, 1, 10].map(ms) {
+        let mut connection = Connection::new(way, 12.5e6, f64::INFINITY);
+        let rates = measured(&mut connection, 3, |one, _| one.sends_little(LOOK));
+        assert_eq!(rates.len(), 29, "{way:?}");
+    }
+}
+
+/// Each fragment tells the peer whether it shows what the link carries.
+#[test]
+fn a_long_way_begins_with_the_window() {
+    let start = Instant::now();
+    let by_window = |way, after: u64| {
+        let mut connection = Connection::new(ms(way), 12.5e6, f64::INFINITY);
+        let mut held = HeldByLink::default();
+        held.look(start, connection.seen(Duration::ZERO));
+        for _ in 0..after {
+            connection.sends(LOOK);
+            held.look(start + connection.now, connection.seen(Duration::ZERO));
+        }
+        held.by_window()
+    };
+    assert!(by_window(80, 0) && by_window(80, 2) && !by_window(80, 30));
+    assert!(!by_window(1, 0) && !by_window(1, 1) && !by_window(10, 0));
+}
