@@ -49,6 +49,7 @@ class Cluster:
         self.label = label or kind
         self._folder = tempfile.TemporaryDirectory(prefix="pslite-bench-")
         self._processes = []
+        self._killed = []
         self._workers = []
         self._servers = []
         self.port = port = free_port()
@@ -86,6 +87,13 @@ class Cluster:
         self._servers.append(self._spawn(command, "server", env))
         return self.logs()[-1]
 
+    def kill_server(self, index):
+        """Kills the server that was started as that one."""
+        killed = self._servers[index]
+        killed.kill()
+        killed.wait()
+        self._killed.append(killed)
+
     def ask(self, command):
         """Gives a command to every worker; each one's answer."""
         try:
@@ -106,10 +114,11 @@ class Cluster:
         """Ends the job; fails unless all went well and the right library and transport did it."""
         carriers = {carrier(worker.pid) for worker in self._workers}
         last = self.ask("end")
+        left = [process for process in self._processes if process not in self._killed]
         try:
-            codes = [process.wait(ENDING) for process in self._processes]
+            codes = [process.wait(ENDING) for process in left]
         except subprocess.TimeoutExpired:
-            codes = [process.poll() for process in self._processes]
+            codes = [process.poll() for process in left]
         if any(code != 0 for code in codes):
             raise Failed(f"{self.kind}: exit codes {codes}\n{self._describe()}")
         expected = {STOCK: "libmxnet.so", RAW: "raw", APART: "raw"}.get(self.kind, LIBRARY.name)

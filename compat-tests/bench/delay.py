@@ -1,6 +1,6 @@
 """Rounds over links with delay and loss, with one connection to each peer and with several.
 
-    scripts/bench delay                      every case (about 20 minutes)
+    scripts/bench delay                      every case (about 40 minutes)
     scripts/bench delay far lossy --rounds 5
     scripts/bench delay --gate               exit code 1 if a bar does not hold
 
@@ -25,6 +25,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 sys.dont_write_bytecode = True
 from cluster import LIBRARY, TCP, Cluster, Failed  # noqa: E402
 from harness import PYTHON  # noqa: E402
+from lab_members import Members  # noqa: E402
 from netlab import FREE, Lab, LabError, Rates, Unavailable  # noqa: E402
 from netlab.cluster import Place, hosts  # noqa: E402
 from netlab.delays import NONE  # noqa: E402
@@ -54,6 +55,8 @@ class Case(NamedTuple):
     settings: dict = {}
     bar: float = BAR
     said: str = ""
+    #: What of ResNet-50 a round has (mxkv.py).
+    tensors: str = "fifth"
 
 
 def both(rate, count):
@@ -76,7 +79,17 @@ CASES = {
                   said="1 worker at 100, 1 server"),
     "moves": Case(both(100, 2), [Rates.both(100), Rates.both(50)], 40,
                   said="2 workers, 2 servers, one at half the rate"),
+    "lossycopies": Case(both(100, 2), both(100, 2), 150, loss=1, connections=4, settings=ELASTIC,
+                       tensors="fiftieth",
+                       said="2 workers, 2 servers with copies, all at 100; 2 MB"),
 }
+#: One job with copies, in which servers come, are emptied and die: milliseconds and percent on the
+#: way.
+CHANGES = {"changes5": (5, 0.0), "changes40": (40, 0.0), "changes150": (150, 0.0)}
+#: Rounds before, and after each change.
+STEADY = 4
+#: Rounds in which a change has to be done.
+MOST = 40
 
 
 def job(stack, lab, case, connections):
@@ -96,11 +109,54 @@ def measure(case, options):
         found = {number: [] for number in jobs}
         for _ in range(options.rounds):
             for number, one in jobs.items():
-                answers = one.ask("fifth 1")
+                answers = one.ask(f"{case.tensors} 1")
                 found[number].append(max(answer["seconds"] for answer in answers))
         for one in jobs.values():
             one.end()
     return found
+
+
+def change(way, loss, options):
+    """Seconds of rounds while nothing happens, while a server joins, another one is emptied, and
+    the one that joined is killed, and after each: the name of what happened, those during it, those
+    after it."""
+    held = NONE.replaced("delay", (way / 2,) * 2).replaced("loss", (loss / 2,) * 2)
+    with ExitStack() as stack:
+        rates = both(100, 3)
+        lab = stack.enter_context(Lab(hosts(rates[:2], rates, rates[:1]), options.congestion, held))
+        case = Case(rates[:2], rates, way, loss, settings=ELASTIC)
+        one = job(stack, lab, case, 1)
+        members = Members(lab, one, case.settings)
+
+        def rounds(number):
+            return [max(answer["seconds"] for answer in one.ask("fifth 1"))
+                    for _ in range(number)]
+
+        def kill():
+            one.kill_server(-1)
+            return lambda: True
+
+        found = [("before", rounds(2), rounds(STEADY))]
+        for what, begin in (("joins", lambda: members.join(0)),
+                            ("drained", lambda: members.drain(0)), ("killed", kill)):
+            done = begin()
+            during = rounds(1)
+            while not done():
+                if len(during) >= MOST:
+                    raise Failed(f"{what}: not done after {MOST} rounds")
+                during += rounds(1)
+            found.append((what, during, rounds(STEADY)))
+        one.end()
+    return found
+
+
+def judge_change(found):
+    """The row of such a job, and whether its bar holds: rounds after each change are not longer
+    than with the fewest servers that there ever are, half as many again."""
+    usual = {what: median(after) for what, _, after in found}
+    fine = all(value <= usual["before"] * 1.5 * BAR for value in usual.values())
+    cells = [f"{usual[what]:.2f} ({max(during):.2f})" for what, during, _ in found]
+    return " | ".join(cells), fine
 
 
 def spiral(rounds):
@@ -125,6 +181,9 @@ def judge(case, found):
             f"{several / one:.2f} | {case.bar:.2f} | {said[0]}, {said[1]}"), fine
 
 
+CHANGE_HEAD = ["| case | one way | loss | before, s (longest while it began) | a server joined "
+               "(longest meanwhile) | another was drained | the one that joined was killed |",
+               "|---|---|---|---|---|---|---|"]
 HEAD = ["| case | hosts | one way | loss | one connection, s (longest) | several (longest) | ratio "
         "| bar | spiral |", "|---|---|---|---|---|---|---|---|---|"]
 
@@ -132,25 +191,38 @@ HEAD = ["| case | hosts | one way | loss | one connection, s (longest) | several
 def main():
     parser = argparse.ArgumentParser(prog="scripts/bench delay", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES)}")
+    known = [*CASES, *CHANGES]
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(known)}")
     parser.add_argument("--rounds", type=int, default=12, help="of each job; default: 12")
     parser.add_argument("--congestion", default=CONGESTION,
                         help="TCP's algorithm; default: %(default)s")
     parser.add_argument("--gate", action="store_true", help="fail if a bar does not hold")
     options = parser.parse_args()
-    unknown = [name for name in options.cases if name not in CASES]
+    unknown = [name for name in options.cases if name not in known]
+    # Cases of one kind are one table.
+    names = [name for name in known if name in options.cases] or known
+    names_of_changes = [name for name in names if name in CHANGES] or [None]
     if unknown or options.rounds < 1:
-        parser.error(f"no case {unknown[0]}: there are {', '.join(CASES)}" if unknown
+        parser.error(f"no case {unknown[0]}: there are {', '.join(known)}" if unknown
                      else "--rounds must be at least 1")
     if not LIBRARY.is_file():
         parser.error(f"no library {LIBRARY}: run cargo build --release")
     raise_on_signals()
     found, held = {}, True
-    print(f"{machine()} TCP: {options.congestion}.", "", *HEAD, sep="\n", flush=True)
+    print(f"{machine()} TCP: {options.congestion}.", flush=True)
+    if names[0] in CASES:
+        print("", *HEAD, sep="\n", flush=True)
     try:
-        for name in options.cases or CASES:
-            found[name] = measure(CASES[name], options)
-            row, fine = judge(CASES[name], found[name])
+        for name in names:
+            if name == names_of_changes[0]:
+                print("", *CHANGE_HEAD, sep="\n", flush=True)
+            if name in CHANGES:
+                found[name] = change(*CHANGES[name], options)
+                row, fine = judge_change(found[name])
+                row = f"{CHANGES[name][0]:g} ms | {CHANGES[name][1]:g} % | {row}"
+            else:
+                found[name] = measure(CASES[name], options)
+                row, fine = judge(CASES[name], found[name])
             held &= fine
             print(f"| {name} | {row} |", flush=True)
     except Unavailable as error:

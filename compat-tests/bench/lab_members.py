@@ -22,11 +22,11 @@ STARTING, ASKING = 60, 30
 class Members:
     """The servers of a running cluster, as an operator sees them."""
 
-    def __init__(self, job, cluster, settings):
-        self._lab = job.lab
+    def __init__(self, lab, cluster, settings):
+        self._lab = lab
         self._cluster = cluster
         self._settings = settings
-        self._root = f"{job.lab.host('scheduler').address}:{cluster.port}"
+        self._root = f"{lab.host('scheduler').address}:{cluster.port}"
 
     def ask(self, *words):
         """Starts the operator's program on the scheduler's host."""
@@ -79,7 +79,7 @@ def run(job, name, settings):
     before."""
     cluster = job.clusters[name]
     cluster.ask("sgd")
-    members = Members(job, cluster, settings)
+    members = Members(job.lab, cluster, settings)
     for _ in range(SETTLE):
         job.one(name)
     before = [job.one(name) for _ in range(STEADY)]
