@@ -87,7 +87,8 @@ OUR_FIELDS = {
              + field(102, field(2, 16) + field(3, 32))
              + field(103, field(1, 3) + field(2, 9)) + field(110, 1)),
     "control": (field(100, field(1, 3) + field(2, 9) + field(3, 0) + field(4, b"text"))
-                + field(101, 9) + field(102, field(1, 1) + field(2, 5))
+                + field(101, 9) + field(102, field(1, 1) + field(2, 5)
+                                          + field(33, field(1, 1) + field(2, 1)))
                 + field(110, field(1, b"NAME") + field(2, b"value"))),
     "node": field(100, 1) + field(101, 2**64 - 1) + field(104, 3),
 }

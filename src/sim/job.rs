@@ -452,6 +452,7 @@ fn cluster_config(config: &JobConfig, process: Process, incarnation: u64) -> Clu
         report_interval: 10 * second,
         stall_report: 10 * second,
         trees: false,
+        exchange: None,
         recovery_wait: 20 * second,
         standing_scheduler: false,
         replicas: None,

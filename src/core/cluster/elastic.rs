@@ -374,6 +374,7 @@ impl Cluster {
             workers: policy.workers,
             copies: policy.copies.clone(),
             live: policy.live.clone(),
+            exchange: policy.exchange,
             routes: pieces.map(super::claims::Piece::route).collect(),
             text: policy.lost.last().and_then(text).unwrap_or_default(),
             ..SchedulerMessage::default()
@@ -443,6 +444,7 @@ impl Cluster {
             workers: word.workers,
             copies: word.copies.clone(),
             live: word.live.clone(),
+            exchange: word.exchange,
         };
         self.elastic.policy = policy.clone();
         let first = !std::mem::replace(&mut self.ready, true);

@@ -117,6 +117,9 @@ impl Cluster {
         if self.elastic.workers && !node.has_elastic_workers() {
             return Some("it has not PSLITE_ELASTIC_WORKERS=1, as all others have".to_owned());
         }
+        if self.exchange().is_some() && !node.can_exchange() {
+            return Some(super::exchange::CANNOT.to_owned());
+        }
         self.job_is_over().then(|| "the job is over".to_owned())
     }
 

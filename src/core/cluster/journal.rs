@@ -17,6 +17,7 @@ use prost::Message as _;
 
 use super::tenures::Tenures;
 use crate::wire::elastic::{CopyPlace, Order};
+use crate::wire::exchange::ExchangeSpec;
 use crate::wire::{Node, NodeId, Role};
 
 /// A member of the job.
@@ -207,6 +208,9 @@ pub struct State {
     /// The newest overlay that was given to anybody.
     #[prost(uint64, tag = "27")]
     pub overlay: u64,
+    /// How workers train while deltas travel, if they do: settled when the job begins.
+    #[prost(message, optional, tag = "28")]
+    pub exchange: Option<ExchangeSpec>,
 }
 
 /// A policy came into force, with a given epoch and given homes.

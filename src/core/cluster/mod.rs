@@ -20,6 +20,7 @@ mod drain;
 mod elastic;
 #[cfg(test)]
 mod elastic_tests;
+mod exchange;
 mod guests;
 mod join;
 pub mod journal;

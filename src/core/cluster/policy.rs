@@ -21,9 +21,10 @@ impl Cluster {
     /// Scheduler: the job is complete. If it is elastic, its first policy follows.
     pub(super) fn first_policy(&mut self, out: &mut Vec<Action>) {
         self.decide_elastic(out);
-        if !self.elastic.on {
+        if self.refuses_exchange(out) || !self.elastic.on {
             return;
         }
+        self.elastic.policy.exchange = self.config.exchange;
         let servers = self.live_servers();
         let replicas = self.config.replicas.unwrap_or(u32::from(servers.len() > 1));
         self.elastic.listed = true;
@@ -38,6 +39,7 @@ impl Cluster {
             replicas,
             workers: self.config.num_workers as u32,
             live,
+            exchange: self.config.exchange,
             ..Policy::default()
         };
         let state = self.state_for_journal();
@@ -139,6 +141,7 @@ impl Cluster {
     }
 
     fn new_policy(&mut self, epoch: u64, joined: &[NodeId], released: &[NodeId]) {
+        let live = self.live_workers();
         let former = std::mem::take(&mut self.elastic.policy);
         let wanted = self.elastic.books.copies.take();
         let mut servers: Vec<NodeId> = former.servers.iter().chain(joined).copied().collect();
@@ -158,7 +161,6 @@ impl Cluster {
             };
             if stays { *home } else { next().copied().unwrap_or(*home) }
         });
-        let live = self.live_workers();
         // Servers whose place for copies is gone choose for themselves.
         let mut copies = wanted.unwrap_or(former.copies);
         copies.retain(|copy| {
@@ -175,6 +177,7 @@ impl Cluster {
             workers: former.workers,
             copies,
             live,
+            exchange: former.exchange,
         };
     }
 

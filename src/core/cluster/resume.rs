@@ -38,6 +38,7 @@ impl Cluster {
             members: others.filter_map(member).collect(),
             releases_of_all: self.releases_of_all,
             elastic_workers: Some(self.elastic.workers),
+            exchange: policy.exchange,
             ..State::default()
         }
     }
@@ -84,6 +85,7 @@ impl Cluster {
             replicas: state.replicas,
             workers: state.workers,
             copies: state.copies.clone(),
+            exchange: state.exchange,
             ..Policy::default()
         };
         cluster.fill_books(state);
@@ -116,6 +118,9 @@ impl Cluster {
 
     /// Says so if this scheduler was told otherwise than the job began.
     fn say_what_is_kept(&self, out: &mut Vec<Action>) {
+        if let Some(text) = self.exchange_that_is_kept() {
+            Self::log(out, Level::Warning, text);
+        }
         let text = match (self.config.node.has_elastic_workers(), self.elastic.workers) {
             (false, true) => {
                 "PSLITE_ELASTIC_WORKERS=1 is not set at this scheduler, but the job of the \

@@ -66,6 +66,7 @@ pub(super) fn config(
         report_interval: 10 * SECOND,
         stall_report: 10 * SECOND,
         trees: false,
+        exchange: None,
         recovery_wait: 60 * SECOND,
         standing_scheduler: false,
         replicas: None,

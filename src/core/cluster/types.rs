@@ -10,6 +10,7 @@ use super::ranking::RankOrder;
 use super::status::TreesStatus;
 use crate::wire::balance::SessionStatus;
 use crate::wire::elastic::{Claim, CopyPlace, KeyRoute, LiveWorker, Order, StalledRound, Topic};
+use crate::wire::exchange::ExchangeSpec;
 use crate::wire::trees::{Overlay, TreeTable};
 use crate::wire::{Key, Message, Node, NodeId, Role, Setting};
 
@@ -42,6 +43,8 @@ pub struct ClusterConfig {
     pub stall_report: Duration,
     /// Scheduler: its owner wants rounds to go along trees.
     pub trees: bool,
+    /// Scheduler: its owner wants workers to train while deltas travel.
+    pub exchange: Option<ExchangeSpec>,
     /// How long the others wait for the replacement of a dead node.
     pub recovery_wait: Duration,
     /// A scheduler without an application: always counts itself in.
@@ -90,8 +93,11 @@ pub struct Policy {
     pub workers: u32,
     /// Which server keeps the copies of which; one that is not named chooses the next one by id.
     pub copies: Vec<CopyPlace>,
-    /// The workers that live; none is named where the death of one ends the job.
+    /// The workers that live; none is named where the death of one ends the job and all push
+    /// equally often.
     pub live: Vec<LiveWorker>,
+    /// How workers train while deltas travel; `None`: they push gradients.
+    pub exchange: Option<ExchangeSpec>,
 }
 
 /// What a worker does in an iteration.

@@ -47,9 +47,11 @@ impl Cluster {
         self.node(id).is_some_and(|node| node.role == Role::Worker)
     }
 
-    /// Scheduler: the workers that the next policy names.
+    /// Scheduler: the workers that the next policy names. With an exchange they do not push equally
+    /// often, so rounds must know who has left; the death of one still ends the job unless it is
+    /// elastic.
     pub(super) fn live_workers(&self) -> Vec<LiveWorker> {
-        if !self.elastic.workers {
+        if !self.elastic.workers && self.elastic.policy.exchange.is_none() {
             return Vec::new();
         }
         let lives = |node: &&Node| node.role == Role::Worker && !self.lost.contains_key(&node.id);
@@ -123,6 +125,8 @@ impl Cluster {
     pub(super) fn worker_comes_back(&mut self, now: Duration, node: &Node, out: &mut Vec<Action>) {
         let why = if !node.has_elastic_workers() {
             Some("it does not follow keys that move, or has not PSLITE_ELASTIC_WORKERS=1")
+        } else if self.exchange().is_some() && !node.can_exchange() {
+            Some(super::exchange::CANNOT)
         } else if self.job_is_over() {
             Some("the job is over")
         } else if self.waiting.len() >= WORKERS_WAITING_MAX {

@@ -9,6 +9,7 @@
 use bytes::Bytes;
 
 use super::agreement::Agree;
+use super::exchange::ExchangeSpec;
 use super::message::{Key, NodeId};
 use super::trees::{Overlay, PartTicket, Ticket};
 
@@ -550,6 +551,9 @@ pub struct SchedulerMessage {
     /// `Overlay`: that one.
     #[prost(message, optional, tag = "32")]
     pub overlay: Option<Overlay>,
+    /// `Policy`: how workers train while deltas travel; without it they push gradients.
+    #[prost(message, optional, tag = "33")]
+    pub exchange: Option<ExchangeSpec>,
 }
 
 /// Reads one of them; `None` if the bytes are none.

@@ -205,6 +205,8 @@ pub mod ability {
     pub const ELASTIC_WORKERS: u64 = 32;
     /// The node sums what goes through it, and passes values on (`docs/trees.md`).
     pub const TREES: u64 = 64;
+    /// The node can train while deltas travel (`docs/nbsync.md`).
+    pub const EXCHANGES: u64 = 1 << 7;
     /// A server whose store keeps the keys of a customer apart that has its own; a worker that puts
     /// such keys where they lie (`docs/design.md`, "Customers with keys of their own").
     pub const OWN_KEYS: u64 = 1 << 10;
@@ -262,6 +264,12 @@ impl Node {
     #[must_use]
     pub const fn has_elastic_workers(&self) -> bool {
         self.is_elastic() && self.abilities & ability::ELASTIC_WORKERS != 0
+    }
+
+    /// True if this node can train while deltas travel.
+    #[must_use]
+    pub const fn can_exchange(&self) -> bool {
+        self.is_elastic() && self.abilities & ability::EXCHANGES != 0
     }
 
     /// True if this node keeps apart the keys of customers that have their own.

@@ -69,6 +69,21 @@ pub(super) fn overlay(number: u64) -> trees::Overlay {
     trees::Overlay { number, floor: number / 2, trees }
 }
 
+pub(super) fn exchange(number: u64) -> exchange::ExchangeSpec {
+    let outer = exchange::OuterRule { momentum: number as u32, nesterov: true, rate: 7 };
+    exchange::ExchangeSpec {
+        mode: exchange::ExchangeMode::Diloco as i32,
+        steps: 20,
+        keep: number.is_multiple_of(2),
+        sections: 8,
+        window: number as u32 ^ 3,
+        outer,
+        every: number,
+        scale: true,
+        waits: number.is_multiple_of(3),
+    }
+}
+
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct PbSetting {
     #[prost(string, optional, tag = "1")]

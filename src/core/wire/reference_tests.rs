@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use prost::Message as _;
 use prost::encoding::{WireType, decode_key, encode_key, encode_varint, skip_field};
 
-use self::pieces::{PbSetting, hop, overlay, placed, route, setting};
+use self::pieces::{PbSetting, exchange, hop, overlay, placed, route, setting};
 use super::decode::DATA_TYPES_MAX;
 use super::*;
 
@@ -394,6 +394,7 @@ fn word() -> impl Strategy<Value = elastic::SchedulerMessage> {
             routes,
             text,
             overlay: (kind == 14).then(|| overlay(epoch)),
+            exchange: (kind == 1).then(|| exchange(epoch)),
             ..elastic::SchedulerMessage::default()
         },
     )

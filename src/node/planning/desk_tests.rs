@@ -22,6 +22,7 @@ pub(in crate::planning) fn cluster(settings: &crate::settings::Settings) -> Clus
         report_interval: settings.report_interval,
         stall_report: settings.stall_report,
         trees: false,
+        exchange: None,
         recovery_wait: settings.recovery_wait,
         standing_scheduler: true,
         replicas: settings.replicas,

@@ -155,6 +155,7 @@ impl Van {
             workers,
             copies,
             live,
+            exchange,
         } = policy;
         let names = servers.iter().map(|id| pslite_core::wire::id_to_rank(*id).to_string());
         let text = format!("policy {epoch}: servers {} serve", text::few(names));
@@ -178,6 +179,7 @@ impl Van {
             workers,
             copies,
             live,
+            exchange,
             routes,
             ..SchedulerMessage::default()
         };

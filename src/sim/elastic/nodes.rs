@@ -154,6 +154,7 @@ pub(super) fn cluster_config(
         report_interval: 10 * second,
         stall_report: 10 * second,
         trees: false,
+        exchange: None,
         recovery_wait: 20 * second,
         standing_scheduler: false,
         replicas: Some(config.replicas),

@@ -328,6 +328,7 @@ pub(super) fn word_of(policy: &Policy, routes: Vec<KeyRoute>) -> SchedulerMessag
         workers: policy.workers,
         copies: policy.copies.clone(),
         live: policy.live.clone(),
+        exchange: policy.exchange,
         routes,
         ..SchedulerMessage::default()
     }

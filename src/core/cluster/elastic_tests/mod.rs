@@ -2,6 +2,7 @@
 
 mod barriers;
 mod cases;
+mod exchange;
 mod first_policy;
 mod operators;
 mod orders;
