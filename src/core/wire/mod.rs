@@ -2,8 +2,8 @@
 //! crate. `message` has the types, `encode` and `decode` the bytes of dmlc's ps-lite, `byteps`
 //! those of bytedance's; `dialect` chooses. `native` has the frames between two of our own nodes,
 //! `elastic` what they say about pieces that move, `balance` about batch sizes, `agreement` about
-//! what all workers have to say alike, `exchange` how workers train while deltas travel; `socks` what
-//! is said to tunnels.
+//! what all workers have to say alike, `exchange` how workers train while deltas travel; `socks`
+//! what is said to tunnels.
 
 pub mod agreement;
 pub mod balance;
