@@ -239,6 +239,7 @@ impl Store {
         space: Space,
         body: &[u8],
     ) -> Result<Optimizer, StoreError> {
+        self.check_no_exchange()?;
         let refused = |reason: String| StoreError::Optimizer(reason);
         let value = pickle::read(body).map_err(|error| refused(error.to_string()))?;
         let optimizer =

@@ -179,6 +179,9 @@ pub enum StoreError {
     /// A compressed gradient, or the command that sets the compression, is malformed.
     #[error("{0}")]
     Compression(#[from] CompressionError),
+    /// What cannot be in a job that exchanges deltas.
+    #[error("{0}")]
+    Exchange(String),
     /// A command that cannot be obeyed.
     #[error("{0}")]
     Command(String),
@@ -208,6 +211,9 @@ impl From<SumError> for StoreError {
         match error {
             SumError::Mixed => Self::Malformed("dense and row_sparse pushes in one round"),
             SumError::Unequal => Self::Malformed("pushes of different lengths in one round"),
+            SumError::Undivided(dtype) => {
+                Self::Exchange(format!("deltas of {dtype} cannot be divided among workers"))
+            }
             SumError::Kernel(error) => Self::Sum(error),
         }
     }

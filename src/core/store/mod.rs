@@ -12,6 +12,8 @@ mod contribution;
 mod contributors;
 pub mod elastic;
 pub mod error;
+mod exchange;
+pub mod local;
 mod modes;
 pub mod mxnet;
 mod name;

@@ -8,7 +8,7 @@ use super::command::Generations;
 use super::error::StoreError;
 use super::optimizer::Optimizer;
 use crate::values::compression::Compression;
-use crate::values::{SHARED, Space};
+use crate::values::{Dtype, SHARED, Space};
 use crate::wire::{Meta, NodeId};
 
 /// Customers with keys of their own whose commands are kept; those of more are refused.
@@ -17,6 +17,8 @@ pub(super) const SPACES_MAX: usize = 1 << 16;
 /// What the commands of one space have set.
 #[derive(Debug, Default)]
 pub(super) struct Mode {
+    /// Workers exchange deltas: the policy has set all below, and no command does.
+    pub(super) exchanges: bool,
     /// `dist_sync`: MXNet's server is asynchronous until it is told otherwise.
     pub(super) sync: bool,
     /// Values of other types than float32 have a float32 copy, which the optimizer works on.
@@ -26,6 +28,27 @@ pub(super) struct Mode {
     pub(super) generations: Generations,
 }
 
+impl Mode {
+    /// Values of that type have a float32 copy.
+    pub(super) fn widens(&self, dtype: Dtype) -> bool {
+        self.multi_precision || self.exchanges && dtype == Dtype::F16
+    }
+
+    /// That of a space whose rounds are applied by this rule, as generation 1.
+    fn exchanging(outer: &Arc<Optimizer>) -> Self {
+        let mut generations = Generations::default();
+        generations.advance(1);
+        generations.keep(Arc::clone(outer));
+        Self {
+            exchanges: true,
+            sync: true,
+            optimizer: Some(Arc::clone(outer)),
+            generations,
+            ..Self::default()
+        }
+    }
+}
+
 /// Those of all spaces.
 #[derive(Debug, Default)]
 pub(super) struct Modes {
@@ -33,6 +56,8 @@ pub(super) struct Modes {
     further: BTreeMap<Space, Mode>,
     /// That of a space of which no command came yet.
     unset: Mode,
+    /// The rule of all spaces, where workers exchange deltas.
+    outer: Option<Arc<Optimizer>>,
 }
 
 impl Modes {
@@ -55,7 +80,16 @@ impl Modes {
         if self.further.len() >= SPACES_MAX && !self.further.contains_key(&space) {
             return Err(StoreError::Spaces(SPACES_MAX));
         }
-        Ok(self.further.entry(space).or_default())
+        let outer = self.outer.as_ref();
+        let begin = || outer.map_or_else(Mode::default, Mode::exchanging);
+        Ok(self.further.entry(space).or_insert_with(begin))
+    }
+
+    /// The policy says that rounds of all spaces are applied by this rule.
+    pub(super) fn exchange(&mut self, outer: &Arc<Optimizer>) {
+        self.outer = Some(Arc::clone(outer));
+        self.further.values_mut().for_each(|mode| *mode = Mode::exchanging(outer));
+        (self.shared, self.unset) = (Mode::exchanging(outer), Mode::exchanging(outer));
     }
 
     /// True if some customer with keys of its own has commanded something.

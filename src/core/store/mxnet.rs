@@ -21,6 +21,7 @@ use self::apply::asks;
 use super::agreement::Agreements;
 use super::elastic::{Asked, Elastic, Outbound, Place};
 use super::error::StoreError;
+use super::exchange::Exchanging;
 use super::modes::{Mode, Modes, space_of};
 use super::stalls::Stalls;
 use super::tensor::{Layout, Piece, Tensor};
@@ -29,7 +30,7 @@ use crate::store::Addend;
 use crate::values::compression::{Compression, TwoBit};
 use crate::values::kind::{RequestKind, kind_of};
 use crate::values::{
-    Allocator, Buffer, Dtype, KEY_SIZE, KvPairs, SHARED, is_whole_and_cut, key_at,
+    Allocator, Buffer, Dtype, KEY_SIZE, KvPairs, SHARED, Space, is_whole_and_cut, key_at,
 };
 use crate::wire::{Key, Meta, NodeId, id_to_rank, server_id};
 
@@ -132,6 +133,8 @@ pub struct Store {
     pub(super) stalls: Stalls,
     /// What a job needs whose pieces move; no other has it.
     pub(super) elastic: Option<Box<Elastic>>,
+    /// What a job needs whose workers exchange deltas; no other has it.
+    pub(super) exchanging: Option<Box<Exchanging>>,
 }
 
 /// One request's frames, checked.
@@ -171,6 +174,7 @@ impl Store {
             tensors: BTreeMap::new(),
             stalls: Stalls::default(),
             elastic: config.elastic.then(|| Box::new(Elastic::new(&config))),
+            exchanging: None,
         }
     }
 
@@ -213,6 +217,7 @@ impl Store {
             return Ok(());
         }
         let (kind, dtype) = kind_of(request.head)?;
+        self.check_exchanged(kind, request.push)?;
         let frames = Frames::read(raw)?;
         let compressed = kind == RequestKind::Compressed && request.push;
         let key = self.key(&frames.keys, usize::from(compressed))?;
@@ -360,7 +365,7 @@ impl Store {
         if self.tensors.len() >= TENSORS_MAX {
             return Err(StoreError::Full(TENSORS_MAX));
         }
-        if self.mode(key).multi_precision {
+        if self.mode(key).widens(piece.dtype) {
             piece.make_master();
         }
         self.tensors.insert(key, Tensor::whole(piece));
@@ -408,6 +413,11 @@ impl Store {
     /// What commands have set for a key.
     pub(super) fn mode(&self, key: Key) -> &Mode {
         self.modes.of(self.view.space(key))
+    }
+
+    /// The key space that a key is in.
+    pub(super) const fn space_of_key(&self, key: Key) -> Space {
+        self.view.space(key)
     }
 
     /// A key must lie where its customer's keys are. (Of a sum each worker's own was looked at

@@ -14,6 +14,8 @@ pub(crate) enum SumError {
     Mixed,
     /// Dense addends of different lengths.
     Unequal,
+    /// Elements that cannot be divided.
+    Undivided(Dtype),
     /// The elements cannot be added.
     Kernel(KernelError),
 }
@@ -112,6 +114,36 @@ impl<E: From<SumError>> Sum<E> {
         }
     }
 
+    /// The sum divided by a number of workers: their mean. One that is divided by 1 stays as it is.
+    pub(crate) fn divided(
+        self,
+        dtype: Dtype,
+        by: usize,
+        maker: Option<&dyn Allocator>,
+    ) -> Result<Self, E> {
+        let mut sum = match self.in_order(dtype, &Buffer::default())? {
+            Self::One(Addend::Dense(one)) => Buffer::copy_in(maker, &one),
+            Self::Two(a, b) => {
+                let mut sum = Buffer::new_in(maker, a.len());
+                add_two(&a, &b, dtype, &mut sum)?;
+                sum
+            }
+            Self::Dense(sum) => sum,
+            Self::Refused(_, error) | Self::One(Addend::Refused(error)) => return Err(*error),
+            _ => return Err(SumError::Mixed.into()),
+        };
+        divide(dtype, &mut sum, by)?;
+        Ok(Self::Dense(sum))
+    }
+
+    /// The sum, if it is one in memory of its own.
+    pub(crate) const fn dense(&self) -> Option<&Buffer> {
+        match self {
+            Self::Dense(sum) => Some(sum),
+            _ => None,
+        }
+    }
+
     /// Sums in the order of workers, if that was to wait.
     fn in_order(self, dtype: Dtype, like: &Buffer) -> Result<Self, E> {
         let Self::Ordered(addends) = self else { return Ok(self) };
@@ -184,6 +216,16 @@ fn copy(from: &[u8], into: &mut Buffer) -> Result<(), SumError> {
         return Err(SumError::Unequal);
     }
     into.bytes_mut().copy_from_slice(from);
+    Ok(())
+}
+
+fn divide(dtype: Dtype, sum: &mut Buffer, by: usize) -> Result<(), SumError> {
+    match (dtype, by) {
+        (_, 1) => {}
+        (Dtype::F32, by) => sum.elements_mut::<f32>().iter_mut().for_each(|x| *x /= by as f32),
+        (Dtype::F64, by) => sum.elements_mut::<f64>().iter_mut().for_each(|x| *x /= by as f64),
+        (dtype, _) => return Err(SumError::Undivided(dtype)),
+    }
     Ok(())
 }
 
@@ -328,6 +370,29 @@ mod tests {
         assert_eq!(total(addends.clone(), false), expected);
         assert_eq!(total(addends, true), expected);
         assert_eq!(total(vec![(9, rows(&[], &[])), (11, rows(&[], &[]))], false), (vec![], vec![]));
+    }
+
+    #[test]
+    fn a_mean_is_the_sum_divided() {
+        let mean = |workers: usize, by: usize| {
+            let mut sum = Sum::default();
+            for i in 0..workers {
+                let addend = dense(&[i as f32, -3.0]);
+                sum.add(9, addend, Dtype::F32, false, &Buffer::default()).unwrap();
+            }
+            sum.divided(Dtype::F32, by, None).unwrap().dense().unwrap().elements::<f32>().to_vec()
+        };
+        assert_eq!(mean(1, 1), [0.0, -3.0]);
+        assert_eq!(mean(1, 2), [0.0, -1.5]);
+        assert_eq!(mean(2, 2), [0.5, -3.0]);
+        assert_eq!(mean(3, 4), [0.75, -2.25]);
+        let mut whole = Sum::default();
+        let addend = Addend::Dense(Bytes::copy_from_slice(&[0; 8]));
+        whole.add(9, addend, Dtype::I32, false, &Buffer::default()).unwrap();
+        assert!(matches!(whole.divided(Dtype::I32, 3, None), Err(SumError::Undivided(Dtype::I32))));
+        let mut apart = Sum::default();
+        apart.add(9, rows(&[0], &[1.0]), Dtype::F32, false, &Buffer::default()).unwrap();
+        assert!(apart.divided(Dtype::F32, 2, None).is_err());
     }
 
     #[test]

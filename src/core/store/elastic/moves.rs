@@ -216,7 +216,7 @@ impl Store {
             return Err(malformed("it names an optimizer that did not come"));
         }
         let mut piece = self.read_piece(transfer, frames, generation)?;
-        if self.mode(key).multi_precision {
+        if self.mode(key).widens(piece.dtype) {
             piece.make_master();
         }
         piece.source = Some(Source { server: from, told: false });

@@ -168,6 +168,10 @@ impl Store {
     /// server's now, chooses another replica if the former one is gone, and serves what waited for
     /// the policy. One that is older than what is known is ignored.
     pub fn policy(&mut self, word: &SchedulerMessage, out: &mut Outbound) {
+        if let Some(spec) = &word.exchange {
+            // If it cannot be done, each push says why.
+            let _ = self.exchange(spec);
+        }
         let Some(elastic) = &mut self.elastic else { return };
         let former = (elastic.servers.clone(), elastic.replica);
         if !elastic.obey(word, self.view.ranks()) {
@@ -261,7 +265,7 @@ impl Store {
             if whole { piece } else { piece.part(route.from, route.to, self.memory.as_deref()) };
         piece.term = route.term;
         (piece.copied, piece.former_copy, piece.source) = (Copied::Not, None, None);
-        if self.mode(key).multi_precision {
+        if self.mode(key).widens(piece.dtype) {
             piece.make_master();
         }
         self.withhold_ticket(&mut piece);

@@ -33,6 +33,9 @@ pub(in crate::store) struct Workers {
     awaited: BTreeSet<(NodeId, i32)>,
     /// How many workers they are.
     nodes: usize,
+    /// Those customers that have left of the ones with which workers registered, which share their
+    /// keys.
+    gone_of_all: BTreeSet<(NodeId, i32)>,
     /// Of those workers: how many customers with that number have left. One with keys of its own
     /// is none of those with which its worker registered.
     gone: BTreeMap<i32, usize>,
@@ -58,6 +61,11 @@ impl Workers {
             left: left.clone(),
             whom,
             nodes: nodes_of(&awaited).count(),
+            gone_of_all: live
+                .iter()
+                .flat_map(|worker| worker.customers.iter().map(|customer| (worker.node, *customer)))
+                .filter(|who| left.contains(who))
+                .collect(),
             awaited,
             gone,
         }
@@ -88,6 +96,14 @@ impl Workers {
             all.filter(|who| !self.left.contains(who))
         });
         shared.chain(apart)
+    }
+
+    /// The customers that pushed to keys of a space, and have left.
+    pub(in crate::store) fn gone(&self, space: Space) -> impl Iterator<Item = (NodeId, i32)> + '_ {
+        let own = own_of(space);
+        let shared = self.gone_of_all.iter().filter(move |_| own.is_none());
+        let apart = self.left.iter().filter(move |(_, customer)| own == Some(*customer));
+        shared.chain(apart).copied()
     }
 
     /// The same of one worker, if it is one customer.

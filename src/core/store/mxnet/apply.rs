@@ -156,9 +156,11 @@ impl Store {
     fn apply(&mut self, at: At, dtype: Dtype, complete: Complete, out: &mut Outbound) -> bool {
         let Complete { sum, contributors, number } = complete;
         self.stalls.end(number);
-        let shared = sum.accepted().and_then(|sum| self.share(at, dtype, sum));
-        let applied = shared.and_then(|(sum, shipped)| {
+        let mean = sum.accepted().and_then(|sum| self.mean(at, dtype, sum, &contributors));
+        let applied = mean.and_then(|(sum, length)| {
+            let (sum, shipped) = self.share(at, dtype, sum)?;
             self.apply_sum(at, dtype, sum)?;
+            self.watch_momentum(at, length);
             Ok(shipped)
         });
         if self.elastic.is_none() {

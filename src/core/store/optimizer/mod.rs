@@ -141,6 +141,24 @@ impl Optimizer {
         self.common.multi_precision
     }
 
+    /// The same one for gradients that are to be multiplied by a factor: one more of
+    /// `rescale_grad`.
+    #[must_use]
+    pub(in crate::store) fn scaled(mut self, factor: f64) -> Self {
+        self.common.scale(factor);
+        self
+    }
+
+    /// A key's weights have become others, and not by an update: the state that goes by what they
+    /// were follows.
+    pub(in crate::store) fn swapped(&self, state: &mut State, weight: &Buffer) {
+        if self.method.begins_with_weights()
+            && let Some(tensor) = state.tensors.first_mut()
+        {
+            tensor.clone_from(weight);
+        }
+    }
+
     /// The state of a key that has not been updated yet (`create_state_multi_precision`).
     ///
     /// # Errors

@@ -74,6 +74,12 @@ impl Common {
         })
     }
 
+    /// Every gradient is multiplied by that too.
+    pub(super) fn scale(&mut self, factor: f64) {
+        self.rescale *= factor;
+        self.operator_rescale = parameter(self.rescale);
+    }
+
     /// How often a key that is new here has been updated before.
     pub(super) fn count_before(&self, key: i64) -> i64 {
         self.counts.get(&key).copied().unwrap_or(self.first_count)
