@@ -9,6 +9,7 @@ use super::workload::Tensors;
 use crate::network::{Edge, NetworkConfig, Process, Rates};
 use crate::steps::DeathAt;
 use pslite_core::wire::balance::BalanceRule;
+use pslite_core::wire::exchange::ExchangeSpec;
 
 /// The longest pause that nobody takes for a death.
 pub(super) const UNNOTICED: Duration = Duration::from_millis(250);
@@ -84,6 +85,17 @@ pub struct Sessions {
     pub by_count: bool,
 }
 
+/// Workers that train while deltas travel (`docs/nbsync.md`).
+#[derive(Clone, Copy, Debug)]
+pub struct Exchanges {
+    /// How.
+    pub spec: ExchangeSpec,
+    /// How many iterations each worker computes, by rank.
+    pub iterations: [u64; 3],
+    /// The longest that the fastest worker computes in an iteration.
+    pub compute: Duration,
+}
+
 /// A job and its fate.
 #[derive(Clone, Debug)]
 pub struct ElasticConfig {
@@ -126,6 +138,8 @@ pub struct ElasticConfig {
     pub elastic_workers: bool,
     /// Workers share the samples of each iteration.
     pub sessions: Option<Sessions>,
+    /// Workers exchange deltas.
+    pub exchange: Option<Exchanges>,
     /// The scheduler keeps a journal, and goes on with it when it is started again.
     pub journal: bool,
     /// What goes wrong, and when.
@@ -200,9 +214,10 @@ impl ElasticConfig {
         }
     }
 
-    /// Values count pushes: where the order of pushes may be any, or not all are in a round.
+    /// Values count pushes: where the order of pushes may be any, or not all are in a round; or
+    /// steps, where deltas travel.
     #[must_use]
     pub const fn counts(&self) -> bool {
-        (!self.program.sync || self.elastic_workers) && self.workers > 1
+        self.exchange.is_some() || (!self.program.sync || self.elastic_workers) && self.workers > 1
     }
 }

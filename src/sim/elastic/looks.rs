@@ -32,6 +32,7 @@ pub(super) fn look(node: &Node<App>, step: u64) -> Valid {
             _ => Ok(()),
         },
         App::Worker(worker) => {
+            worker.validate_exchange()?;
             let mut due = worker.requests().iter().filter(|one| is_due(one.in_flight()));
             due.try_for_each(Requests::validate)
         }

@@ -31,7 +31,7 @@ mod trees;
 mod worker;
 mod workload;
 
-pub use config::{ElasticConfig, Fault, Reports, Sessions, Trees};
+pub use config::{ElasticConfig, Exchanges, Fault, Reports, Sessions, Trees};
 pub use job::{ElasticReport, run};
 pub use ledger::{Fault as Found, Invariant, Ledger};
 pub use optimizer::Rule;

@@ -80,8 +80,9 @@ impl Maker {
             counts: config.counts(),
             compute: config.compute,
             pulls: config.pulls,
-            may_leave_early: config.elastic_workers,
+            may_leave_early: config.elastic_workers || config.exchange.is_some(),
             sessions: config.sessions,
+            exchange: config.exchange,
             workers: config.workers,
             hop_loss: config.trees.map(|trees| (trees.hop_loss, config.heal)),
         };
@@ -105,6 +106,9 @@ fn describe(config: &ElasticConfig, process: Process, incarnation: u64, again: b
         Role::Worker => ("worker", 8000 + process as i32),
     };
     let mut abilities = ability::PSLITE | ability::ELASTIC | ability::TREES;
+    if config.exchange.is_some() {
+        abilities |= ability::EXCHANGES;
+    }
     if config.elastic_workers {
         abilities |= ability::ELASTIC_WORKERS;
     }
@@ -154,7 +158,7 @@ pub(super) fn cluster_config(
         report_interval: 10 * second,
         stall_report: 10 * second,
         trees: false,
-        exchange: None,
+        exchange: config.exchange.map(|exchange| exchange.spec),
         recovery_wait: 20 * second,
         standing_scheduler: false,
         replicas: Some(config.replicas),

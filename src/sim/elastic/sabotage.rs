@@ -11,6 +11,7 @@ use pslite_core::cluster::Policy;
 use pslite_core::cluster::journal::Change;
 use pslite_core::kv::flights::{AheadSlice, Brought};
 use pslite_core::store::{Outbound, Outgoing};
+use pslite_core::training::exchange::Act;
 use pslite_core::trees::{Part, Step};
 use pslite_core::values::KvPairs;
 use pslite_core::wire::balance::{BalanceMessage, BalanceShare};
@@ -101,11 +102,21 @@ pub enum Plant {
     ShareKept,
     /// Each node takes its own pauses for the silence of others.
     PausesCounted,
+    /// A worker sends its first delta with twice its values.
+    FirstDeltaTwice,
+    /// A worker leaves without its last stretch.
+    LastStretchLost,
+    /// A worker never takes the global value.
+    SwapForgotten,
+    /// A replica divides the mean of a round once more.
+    DividedTwice,
+    /// A server waits for workers that have left, in a job that exchanges deltas.
+    LeftAwaited,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 39] = [
+    pub const ALL: [Self; 44] = [
         Self::DuplicateCounted,
         Self::AnswerBeforeReplica,
         Self::StaleRouteWins,
@@ -145,7 +156,18 @@ impl Plant {
         Self::LeaseAwaitsDead,
         Self::ShareKept,
         Self::PausesCounted,
+        Self::FirstDeltaTwice,
+        Self::LastStretchLost,
+        Self::SwapForgotten,
+        Self::DividedTwice,
+        Self::LeftAwaited,
     ];
+}
+
+/// Float32 values, multiplied.
+fn times(values: &[u8], by: f32) -> Bytes {
+    let (words, _) = values.as_chunks::<4>();
+    words.iter().flat_map(|word| (f32::from_ne_bytes(*word) * by).to_ne_bytes()).collect()
 }
 
 /// Between two rounds that [`Plant::ReplicaSkipsRound`] skips.
@@ -184,6 +206,21 @@ impl Sabotage {
         self.is(Plant::CustomersMixed)
     }
 
+    /// True if a worker leaves without its last stretch.
+    pub(super) fn forgets_the_end(&self) -> bool {
+        self.is(Plant::LastStretchLost)
+    }
+
+    /// What is done with a key.
+    pub(super) fn act(&self, act: Act) -> Act {
+        Act { swap: act.swap && !self.is(Plant::SwapForgotten), ..act }
+    }
+
+    /// A delta, as it is sent.
+    pub(super) fn delta(&self, delta: Bytes, is_first: bool) -> Bytes {
+        if is_first && self.is(Plant::FirstDeltaTwice) { times(&delta, 2.0) } else { delta }
+    }
+
     // ---- at a server ----------------------------------------------------------------------------
 
     /// True if what comes from a server that was declared dead is taken.
@@ -209,7 +246,7 @@ impl Sabotage {
 
     /// A policy as the store is given it.
     pub(super) fn policy(&self, word: SchedulerMessage) -> SchedulerMessage {
-        if self.is(Plant::DeadAwaited) {
+        if self.is(Plant::DeadAwaited) || self.is(Plant::LeftAwaited) {
             return SchedulerMessage { live: Vec::new(), ..word };
         }
         if !self.is(Plant::TakesFromTheDead) {
@@ -274,6 +311,11 @@ impl Sabotage {
             {
                 if let Some(values) = frames.get_mut(1) {
                     *values = vec![0; values.len()].into();
+                }
+            }
+            (Some(Plant::DividedTwice), TransferKind::Round) => {
+                if let Some(values) = frames.get_mut(1) {
+                    *values = times(values, 0.5);
                 }
             }
             (Some(Plant::JoinerServesEarly), TransferKind::Command) if joined => return None,

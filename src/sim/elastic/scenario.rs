@@ -1,5 +1,6 @@
 //! Jobs by name and seed: what a seed makes of each scenario.
 
+mod exchange;
 mod workers;
 
 use pslite_core::store::SumOrder;
@@ -81,11 +82,14 @@ pub enum Scenario {
     /// All processes stand still, for longer than any silence that is suffered; each begins and
     /// ends a little earlier or later than others. Servers join, and the scheduler may come back.
     StandStill,
+    /// Workers exchange deltas, at different speeds and for different numbers of iterations; pieces
+    /// move, and servers and the scheduler die.
+    Exchange,
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Calm,
         Self::Moves,
         Self::Rates,
@@ -105,6 +109,7 @@ impl Scenario {
         Self::Trees,
         Self::Sessions,
         Self::StandStill,
+        Self::Exchange,
     ];
 
     /// Its name, as the command line has it.
@@ -130,13 +135,15 @@ impl Scenario {
             Self::Trees => "trees",
             Self::Sessions => "sessions",
             Self::StandStill => "stand-still",
+            Self::Exchange => "exchange",
         }
     }
 
-    /// That which a seed stands for if none is named: all in turn.
+    /// That which a seed stands for if none is named: all in turn, but for the last one, without
+    /// which a seed is the job that it was.
     #[must_use]
     pub const fn of_seed(seed: u64) -> Self {
-        Self::ALL[(seed % Self::ALL.len() as u64) as usize]
+        Self::ALL[(seed % (Self::ALL.len() as u64 - 1)) as usize]
     }
 }
 
@@ -236,6 +243,7 @@ pub fn job(seed: u64, fixed: &Fixed) -> ElasticConfig {
         Scenario::Trees => draw.trees(&mut config),
         Scenario::Sessions => draw.sessions(&mut config),
         Scenario::StandStill => draw.stand_still(&mut config),
+        Scenario::Exchange => draw.exchange(&mut config),
     }
     if let Some(keys) = fixed.keys {
         draw.widen(&mut config, keys as u64);
@@ -317,6 +325,7 @@ impl Draw {
             drains: Vec::new(),
             elastic_workers,
             sessions: None,
+            exchange: None,
             journal: false,
             faults: Vec::new(),
             heal: BEGIN + WRONG,

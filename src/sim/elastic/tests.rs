@@ -10,6 +10,8 @@ use crate::network::Edge;
 const SEEDS: u64 = 300;
 /// Further seeds of jobs with trees.
 const TREE_SEEDS: u64 = 60;
+/// Further seeds of jobs whose workers exchange deltas.
+const EXCHANGE_SEEDS: u64 = 200;
 /// Further seeds of jobs whose workers share batches.
 const SESSION_SEEDS: u64 = 60;
 /// Tests that share them.
@@ -96,6 +98,27 @@ fn seeds_with_sessions() {
     assert!(found.is_empty(), "{}", found.join("\n"));
     assert!(taken > 10 * seeds as usize, "{taken} batches in {seeds} jobs");
     assert!(back > seeds as usize, "{back} of {taken} batches by workers that came back");
+}
+
+/// Workers exchange deltas: each step of each worker is in the global model once.
+#[test]
+fn seeds_with_exchanges() {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let first = number("PSLITE_TEST_SEED").unwrap_or(0);
+    let fixed = Fixed { scenario: Some(Scenario::Exchange), ..Fixed::default() };
+    let (mut found, mut rounds, mut held) = (Vec::new(), 0, 0);
+    let seeds = number("PSLITE_TEST_SEEDS").unwrap_or(EXCHANGE_SEEDS);
+    for seed in first..first + seeds {
+        let config = job(seed, &fixed);
+        assert!(config.exchange.is_some(), "seed {seed}");
+        let report = run(&config);
+        found.extend(fault(seed, fixed.scenario, &report));
+        let exchanges = report.ledger.exchanges();
+        (rounds, held) = (rounds + exchanges.0, held + exchanges.1);
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+    assert!(rounds > 20 * seeds as usize, "{rounds} rounds of keys in {seeds} jobs");
+    assert!(held > seeds / 10, "{held} pushes were held in {seeds} jobs");
 }
 
 /// Seeds play pulls that ask nobody, and others.
@@ -222,7 +245,7 @@ fn a_seed_always_goes_the_same_way() {
 const SECOND_SEEDS: u64 = 6;
 
 /// Where each mistake shows soonest.
-const PLANTED: [(Plant, Scenario); 39] = [
+const PLANTED: [(Plant, Scenario); 44] = [
     (Plant::DuplicateCounted, Scenario::Calm),
     (Plant::AnswerBeforeReplica, Scenario::Restarts),
     (Plant::StaleRouteWins, Scenario::Moves),
@@ -262,6 +285,11 @@ const PLANTED: [(Plant, Scenario); 39] = [
     (Plant::LeaseAwaitsDead, Scenario::Sessions),
     (Plant::ShareKept, Scenario::Sessions),
     (Plant::PausesCounted, Scenario::StandStill),
+    (Plant::FirstDeltaTwice, Scenario::Exchange),
+    (Plant::LastStretchLost, Scenario::Exchange),
+    (Plant::SwapForgotten, Scenario::Exchange),
+    (Plant::DividedTwice, Scenario::Exchange),
+    (Plant::LeftAwaited, Scenario::Exchange),
 ];
 
 fn is_caught((plant, scenario): (Plant, Scenario)) {
@@ -307,7 +335,13 @@ fn planted_mistakes_along_trees_are_all_caught() {
 
 #[test]
 fn planted_clocks_that_never_stop_are_caught() {
-    PLANTED[38..].iter().copied().for_each(is_caught);
+    PLANTED[38..39].iter().copied().for_each(is_caught);
+}
+
+#[test]
+fn planted_mistakes_with_deltas_are_all_caught() {
+    PLANTED[39..].iter().copied().for_each(is_caught);
+    is_caught((Plant::DuplicateCounted, Scenario::Exchange));
 }
 
 #[test]

@@ -2,12 +2,14 @@
 //! each tensor at its own pace, and has the ledger look at what comes back.
 
 mod batches;
+mod exchange;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use self::batches::Batches;
-use super::config::Sessions;
+use self::exchange::Trainer;
+use super::config::{Exchanges, Sessions};
 use super::ledger::{Bounds, Ledger};
 use super::paces::Paces;
 use super::requests::{Over, Requests};
@@ -17,10 +19,11 @@ use super::server::word_of;
 use super::workload::{Push, Tensor};
 use crate::app::{APP, Input, Output, View};
 use pslite_core::cluster::{Action, Event};
+use pslite_core::invariant::Valid;
 use pslite_core::random::Random;
 use pslite_core::values::{KeyRange, KvPairs, Space, server_key_ranges};
 use pslite_core::wire::elastic::{KeyRoute, Topic};
-use pslite_core::wire::{ALL_GROUP, Meta, NodeId, SERVER_GROUP, WORKER_GROUP, id_to_rank};
+use pslite_core::wire::{ALL_GROUP, Key, Meta, NodeId, SERVER_GROUP, WORKER_GROUP, id_to_rank};
 
 /// Enters the job.
 const START: u64 = 1;
@@ -45,6 +48,8 @@ pub(super) struct WorkerConfig {
     pub(super) may_leave_early: bool,
     /// It shares batches with the others, of which there are so many.
     pub(super) sessions: Option<Sessions>,
+    /// It trains while deltas travel.
+    pub(super) exchange: Option<Exchanges>,
     pub(super) workers: usize,
     /// So many percent of what comes along a tree are lost, until then.
     pub(super) hop_loss: Option<(u32, Duration)>,
@@ -53,10 +58,30 @@ pub(super) struct WorkerConfig {
 /// What a request is for.
 #[derive(Clone, Debug)]
 pub(super) enum Purpose {
-    Push { tensor: usize, round: u64 },
-    Pull { tensor: usize, bounds: Bounds },
-    Both { tensor: usize, round: u64, bounds: Bounds },
+    Push {
+        tensor: usize,
+        round: u64,
+    },
+    Pull {
+        tensor: usize,
+        bounds: Bounds,
+    },
+    Both {
+        tensor: usize,
+        round: u64,
+        bounds: Bounds,
+    },
     Command,
+    /// The values with which a tensor begins.
+    First {
+        tensor: usize,
+    },
+    /// What was changed of a key, for the global value.
+    Delta {
+        key: Key,
+    },
+    /// The values at the end.
+    Last,
 }
 
 /// The customers of a worker whose tensors these are.
@@ -84,6 +109,8 @@ pub(super) struct Worker {
     came_back: bool,
     /// It has its batches from a session.
     batches: Option<Batches>,
+    /// It exchanges deltas.
+    trainer: Option<Trainer>,
 }
 
 impl Worker {
@@ -91,6 +118,8 @@ impl Worker {
         let (compute, workers) = (config.compute, config.workers);
         let batches = |plan| Batches::new(plan, compute, workers, &mut random);
         let batches = config.sessions.map(batches);
+        let trainer = |plan| Trainer::new(plan, workers, config.servers, &config.tensors);
+        let trainer = config.exchange.map(trainer);
         Self {
             ranges: server_key_ranges(config.servers),
             random,
@@ -102,6 +131,7 @@ impl Worker {
             open: 0,
             came_back: false,
             batches,
+            trainer,
             config,
         }
     }
@@ -114,6 +144,11 @@ impl Worker {
     fn first_training(&self) -> usize {
         let trains = |stage: &Stage| matches!(stage, Stage::Train { .. });
         self.config.stages.iter().position(trains).unwrap_or(usize::MAX)
+    }
+
+    /// What its exchange promises of itself.
+    pub(super) fn validate_exchange(&self) -> Valid {
+        self.trainer.as_ref().map_or(Ok(()), Trainer::validate)
     }
 
     /// The requests of each customer, to look at.
@@ -130,7 +165,11 @@ impl Worker {
             self.stage,
             self.config.stages.get(self.stage),
             rounds.join(" "),
-            self.batches.as_ref().map(Batches::describe).unwrap_or_default()
+            self.batches
+                .as_ref()
+                .map(Batches::describe)
+                .or_else(|| self.trainer.as_ref().map(Trainer::describe))
+                .unwrap_or_default()
         )
     }
 
@@ -153,6 +192,9 @@ impl Worker {
             Input::Ready => {
                 self.rank = usize::try_from(id_to_rank(view.cluster.me().id)).unwrap_or(0);
                 self.customers.iter_mut().for_each(|one| one.set_id(view.cluster.me().id));
+                if let (Some(trainer), Some(plan)) = (&mut self.trainer, self.config.exchange) {
+                    trainer.is_of_rank(plan, self.rank);
+                }
                 if view.cluster.me().is_recovery {
                     self.came_back = true;
                     // Its first policy came before this word of it.
@@ -328,16 +370,14 @@ impl Worker {
         let stages = Arc::clone(&self.config.stages);
         let Some(stage) = stages.get(self.stage) else { return };
         match stage {
-            Stage::Command { customer, head, body, everybody } => {
-                if self.rank == 0 || *everybody {
-                    let servers: Vec<NodeId> =
-                        view.cluster.ids_of(SERVER_GROUP).unwrap_or_default();
-                    let purpose = Purpose::Command;
-                    let customer = &mut self.customers[*customer as usize];
-                    let asked = customer.command(&servers, *head, body, purpose, out);
-                    self.waits(view, asked, format!("command {head} to {servers:?}"), ledger);
+            Stage::Command { head, body, .. } if self.trainer.is_some() => {
+                match self.trainer.as_mut().map(|trainer| trainer.obeys(*head, body)) {
+                    Some(Ok(true)) => return self.next_stage(view, ledger, out),
+                    Some(Err(why)) => return out.push(Output::End(Err(why))),
+                    _ => self.command(view, stage, ledger, out),
                 }
             }
+            Stage::Command { .. } => self.command(view, stage, ledger, out),
             // MXNet's workers that come back skip the barriers at their start.
             Stage::Meet if self.came_back && !self.trains() => {
                 return self.next_stage(view, ledger, out);
@@ -362,6 +402,12 @@ impl Worker {
                 }
             }
             Stage::Train { .. } => return self.train(view, ledger, out),
+            Stage::Look if self.trainer.is_some() => {
+                for tensor in 0..self.config.tensors.len() {
+                    self.open += 1;
+                    self.ask_values(view, (tensor, Purpose::Last), ledger, out);
+                }
+            }
             Stage::Look => {
                 for tensor in 0..self.config.tensors.len() {
                     self.pull(view, tensor, ledger, out);
@@ -372,6 +418,23 @@ impl Worker {
             }
         }
         self.end_stage_if_over(view, ledger, out);
+    }
+
+    /// Sends a command to all servers.
+    fn command(
+        &mut self,
+        view: &View<'_>,
+        stage: &Stage,
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+    ) {
+        let Stage::Command { customer, head, body, everybody } = stage else { return };
+        if self.rank == 0 || *everybody {
+            let servers: Vec<NodeId> = view.cluster.ids_of(SERVER_GROUP).unwrap_or_default();
+            let customer = &mut self.customers[*customer as usize];
+            let asked = customer.command(&servers, *head, body, Purpose::Command, out);
+            self.waits(view, asked, format!("command {head} to {servers:?}"), ledger);
+        }
     }
 
     fn waits(&mut self, view: &View<'_>, asked: Option<i32>, what: String, ledger: &mut Ledger) {
@@ -395,6 +458,9 @@ impl Worker {
         let Some(Stage::Train { round }) = stages.get(self.stage) else { return };
         if let Some(batches) = self.batches.take() {
             return self.train_by_batches(view, batches, ledger, out);
+        }
+        if let Some(trainer) = self.trainer.take() {
+            return self.train_by_exchange(view, trainer, ledger, out);
         }
         if self.training != Some(*round) {
             self.training = Some(*round);
@@ -452,6 +518,20 @@ impl Worker {
         self.ask(view, tensor, (kind, kv), (purpose, what), ledger, out);
     }
 
+    /// Pulls a tensor for its values alone.
+    fn ask_values(
+        &mut self,
+        view: &View<'_>,
+        (tensor, purpose): (usize, Purpose),
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+    ) {
+        let of = &self.config.tensors[tensor];
+        let (kind, kv) = ((of.head(false), false, true), of.pull());
+        let what = format!("values of tensor {tensor}");
+        self.ask(view, tensor, (kind, kv), (purpose, what), ledger, out);
+    }
+
     fn ask(
         &mut self,
         view: &View<'_>,
@@ -492,6 +572,22 @@ impl Worker {
             Purpose::Push { round: 0, .. } => {
                 self.open -= 1;
                 return self.end_stage_if_over(view, ledger, out);
+            }
+            Purpose::Last => {
+                self.open -= 1;
+                ledger.last_values(self.rank, &assembled.vals.concat());
+                return self.end_stage_if_over(view, ledger, out);
+            }
+            Purpose::First { tensor } => {
+                if let Err(why) = self.first_values(tensor, &assembled.vals.concat()) {
+                    out.push(Output::End(Err(why)));
+                }
+            }
+            Purpose::Delta { key } => {
+                let value = assembled.vals.concat();
+                if let Err(why) = self.global_value(view, key, &value, ledger, out) {
+                    out.push(Output::End(Err(why)));
+                }
             }
             Purpose::Push { tensor, round } => {
                 self.paces.change(tensor, |pace| pace.done += 1);

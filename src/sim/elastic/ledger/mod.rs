@@ -1,10 +1,11 @@
 //! The oracle of elastic jobs. It knows what workers pushed and what they were told, what each
 //! server says that it owns, and which policies there were; it knows nothing of how servers move
 //! pieces. One file for each of what must hold: `once`, `durable`, `owners`, `versions`, `waits`,
-//! `epochs`, `sums`, `samples`. `reference` has the values that are right.
+//! `epochs`, `sums`, `samples`, `exchange`. `reference` has the values that are right.
 
 mod durable;
 mod epochs;
+mod exchange;
 mod once;
 mod owners;
 mod progress;
@@ -18,6 +19,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use self::epochs::Epochs;
+use self::exchange::Deltas;
+pub(super) use self::exchange::Exchanged;
 use self::owners::Owners;
 use self::reference::{Plan, Reference};
 use self::samples::Samples;
@@ -100,6 +103,7 @@ pub struct Ledger {
     waits: Waits,
     sums: Sums,
     samples: Samples,
+    deltas: Deltas,
     faults: Vec<Fault>,
     checked: u64,
     ahead: u64,
@@ -124,6 +128,7 @@ impl Ledger {
             waits: Waits::default(),
             sums: Sums::default(),
             samples: Samples::default(),
+            deltas: Deltas::default(),
             faults: Vec::new(),
             checked: 0,
             ahead: 0,
@@ -325,6 +330,40 @@ impl Ledger {
     /// The scheduler has lost a worker.
     pub(super) fn worker_lost(&mut self, worker: NodeId) {
         self.samples.lost(worker);
+    }
+
+    // ---- deltas ---------------------------------------------------------------------------------
+
+    /// Rounds of keys that brought a global value, and pushes that were held.
+    #[must_use]
+    pub fn exchanges(&self) -> (usize, u64) {
+        self.deltas.count()
+    }
+
+    /// A worker is told the global value of a key, in answer to a delta.
+    pub(super) fn exchanged(&mut self, worker: usize, key: Key, at: Exchanged, value: &[u8]) {
+        self.checked += 1;
+        let found = self.deltas.exchanged((worker, self.plan.workers), key, at, value);
+        for (invariant, text) in found {
+            self.found(invariant, [text]);
+        }
+    }
+
+    /// A worker is held until something is answered.
+    pub(super) const fn held(&mut self) {
+        self.deltas.held();
+    }
+
+    /// A worker is through with so many steps.
+    pub(super) fn trained(&mut self, worker: usize, steps: u64) {
+        self.deltas.trained(worker, steps);
+    }
+
+    /// A worker has the last values of a tensor.
+    pub(super) fn last_values(&mut self, worker: usize, values: &[u8]) {
+        for (invariant, text) in self.deltas.last((worker, self.plan.workers), values) {
+            self.found(invariant, [text]);
+        }
     }
 
     // ---- what servers hold ----------------------------------------------------------------------

@@ -1,0 +1,64 @@
+//! What happens to a job whose workers exchange deltas.
+
+use super::super::config::{ElasticConfig, Exchanges};
+use super::super::optimizer::Rule;
+use super::super::script::Program;
+use super::{Draw, MS};
+use pslite_core::store::SumOrder;
+use pslite_core::training::exchange::spec;
+
+/// Workers whose steps a value can count, each multiplied by their number.
+const WORKERS_MAX: usize = 3;
+/// Steps of a worker: fewer than what `COUNT_BASE` can count.
+const STEPS_MAX: u64 = 50;
+
+/// Forms of an exchange whose global values are whole numbers of steps.
+const FORMS: [&str; 9] = [
+    "nbsync:momentum=0",
+    "nbsync:momentum=0,sections=2",
+    "nbsync:momentum=0,sections=4,window=1",
+    "nbsync:momentum=0,sections=4,window=4,steps=2",
+    "nbsync:published",
+    "nbsync:published,keep=1",
+    "nbsync:published,steps=3",
+    "fedavg:steps=3",
+    "esync:steps=2",
+];
+
+impl Draw {
+    /// Steps are counted, so the optimizer is plain, and all tensors are dense.
+    pub(super) fn exchange(&mut self, config: &mut ElasticConfig) {
+        config.workers = config.workers.min(WORKERS_MAX);
+        config.program = Program {
+            sync: true,
+            rounds: 1,
+            rule: Some(Rule::Sgd { rate: -1.0 }),
+            second_rule: None,
+            compressed: false,
+            second_customer: None,
+        };
+        config.tensors.two_bit = None;
+        config.tensors.rows = None;
+        config.tensors.both = false;
+        config.tensors.pipelined = false;
+        config.order = self.of(&[SumOrder::Arrival, SumOrder::Ranks]);
+        let form = self.of(&FORMS);
+        // A text that cannot be read is a job without an exchange: its test would see it.
+        let spec = spec::parse(form).ok();
+        let iterations = [0; 3].map(|_: u64| self.between(1, STEPS_MAX));
+        let compute = MS * self.of(&[5, 40, 150]);
+        config.exchange = spec.map(|spec| Exchanges { spec, iterations, compute });
+        match self.0.below(7) {
+            0 => self.deaths(config, 2),
+            1 => self.scheduler(config),
+            2 => self.hiccups(config),
+            3 => {
+                self.joins(config);
+                self.drains(config);
+            }
+            4 => self.restarts(config),
+            5 => self.rates(config),
+            _ => config.move_every = None,
+        }
+    }
+}
