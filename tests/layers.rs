@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms of `core`, and what each may name.
-const ROOMS: [(&str, &[&str]); 16] = [
+const ROOMS: [(&str, &[&str]); 17] = [
     ("awake", &[]),
     ("random", &[]),
     ("fifo", &[]),
@@ -25,6 +25,7 @@ const ROOMS: [(&str, &[&str]); 16] = [
     ("store", &["text", "keys", "wire", "values", "trees", "invariant", "lives"]),
     ("placement", &["text", "wire"]),
     ("training", &["text", "wire", "invariant", "random", "lives"]),
+    ("worker", &["wire", "values", "kv", "store", "training", "invariant"]),
 ];
 
 /// The rooms of `node`, from the bottom up, and what each may name: only rooms before it. A room is
@@ -49,7 +50,7 @@ const NODE: [(&str, &[&str]); 29] = [
     ("landing", &["sync"]),
     ("delivery", &["error"]),
     // `landing`: the memory is asked for while a message comes in, before it is an item.
-    ("recipient", &["delivery", "landing", "work_queue"]),
+    ("recipient", &["delivery", "error", "landing", "work_queue"]),
     ("training", &["error", "sync", "threads"]),
     // `recipient`: a thread that waits receives in the van's place, and needs to know for whom.
     ("running", &["error", "recipient", "settings", "sync", "training"]),

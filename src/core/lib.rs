@@ -7,7 +7,8 @@
 //! - `wire` knows bytes, `values` what keys and values are made of and how they are summed, `trees`
 //!   which way sums and values take, `lives` whom the others wait for where workers come back;
 //! - `cluster`, `kv`, `delivery`, `store`, `placement` and `training` are state machines beside
-//!   each other.
+//!   each other;
+//! - `worker` joins what a worker has of them.
 //!
 //! No clock, socket, file, thread or random source: time, chance and what arrived are arguments.
 //! `clippy.toml` beside this file has the list of what must not be called.
@@ -29,3 +30,4 @@ pub mod training;
 pub mod trees;
 pub mod values;
 pub mod wire;
+pub mod worker;

@@ -78,6 +78,10 @@ fn abilities(settings: &Settings, keeps_keys_apart: bool) -> u64 {
     let elastic = settings.follows_pieces();
     if elastic {
         all |= ability::ELASTIC | ability::TREES;
+        // A server can if its store serves: others have no outer rule.
+        if settings.role != Role::Server || keeps_keys_apart {
+            all |= ability::EXCHANGES;
+        }
     }
     if elastic && settings.elastic_workers {
         all |= ability::ELASTIC_WORKERS;

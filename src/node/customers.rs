@@ -75,6 +75,18 @@ impl Customers {
         map.values().flat_map(|mailbox| mailbox.customer.take_rounds()).collect()
     }
 
+    /// A customer of this process is about to leave: sends what its local models have changed.
+    ///
+    /// # Errors
+    /// It cannot be sent.
+    pub(crate) fn finish_exchange(&self, customer_id: i32) -> Result<()> {
+        let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
+        let of_it = map.iter().filter(|((_, customer), _)| *customer == customer_id);
+        let of_it: Vec<Arc<AnyMailbox>> = of_it.map(|(_, mailbox)| Arc::clone(mailbox)).collect();
+        drop(map);
+        of_it.iter().try_for_each(|mailbox| mailbox.customer.finish_exchange())
+    }
+
     /// Other workers may go on without those of this process.
     pub(crate) fn drop_ahead(&self) {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);

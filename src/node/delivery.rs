@@ -37,6 +37,10 @@ pub(crate) enum Delivery {
     Stop,
     /// The turn of a pull whose values came ahead.
     Ahead(i32),
+    /// The turn of a request that the local model answers.
+    Ask(i32),
+    /// The customer is about to leave: what its local model has changed is to be sent.
+    Rest,
     /// Parts of requests that wait may go.
     Retry,
     /// A request that was held back.

@@ -277,6 +277,7 @@ impl Postoffice {
             Err(_) if customer_id != 0 => return Ok(()),
             Err(error) => return Err(error),
         };
+        let exchanged = self.finish_exchange(&van, customer_id);
         let result = if do_barrier {
             match van.barrier(customer_id, ALL_GROUP, Meeting::End) {
                 // As above, and this one was still waiting for the others.
@@ -287,6 +288,7 @@ impl Postoffice {
             van.leaving(customer_id);
             van.failure().map_or(Ok(()), Err)
         };
+        let result = result.and(exchanged);
         lock(&self.started).remove(&customer_id);
         if customer_id != 0 {
             return result;
@@ -297,6 +299,14 @@ impl Postoffice {
         van.finalizing();
         self.stop();
         result
+    }
+
+    /// A worker's customer is about to leave: what it has changed and not sent goes to the servers.
+    fn finish_exchange(&self, van: &Van, customer_id: i32) -> Result<()> {
+        match van.settings().role {
+            Role::Worker => self.customers.finish_exchange(customer_id),
+            _ => Ok(()),
+        }
     }
 
     /// Stops the node if it runs, without waiting for anybody.
@@ -325,6 +335,7 @@ impl Postoffice {
     pub fn barrier(&self, customer_id: i32, group: i32, leaving: bool) -> Result<()> {
         let van = self.running()?;
         if leaving {
+            self.finish_exchange(&van, customer_id)?;
             van.leaving(customer_id);
         }
         self.customers.drop_ahead();

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::delivery::Delivery;
+use crate::error::Result;
 use crate::landing::Landings;
 use crate::work_queue::WorkQueue;
 use pslite_core::kv::rounds::Round;
@@ -38,6 +39,13 @@ pub(crate) trait Recipient: Send + Sync {
 
     /// A worker's: other workers may go on without it from now on.
     fn drop_ahead(&self);
+
+    /// A worker's, before it takes leave: what its local model has changed is at the servers when
+    /// this returns.
+    ///
+    /// # Errors
+    /// It can never be.
+    fn finish_exchange(&self) -> Result<()>;
 
     /// Of a server with a store: how long requests have taken there so far.
     fn busy(&self) -> Option<Duration>;

@@ -23,6 +23,7 @@ use pslite_core::cluster::RankOrder;
 use pslite_core::placement::graph::{NamedGraph, Topology};
 use pslite_core::placement::links::PROBE_AFTER;
 use pslite_core::store::SumOrder;
+use pslite_core::wire::exchange::ExchangeSpec;
 use pslite_core::wire::{Dialect, Role, Setting};
 use pslite_observe::MetricsFile;
 use pslite_observe::log::Level;
@@ -134,6 +135,9 @@ pub struct Settings {
     pub planning: bool,
     /// `PSLITE_TOPOLOGY`: the trees along which the rounds of a job of this scheduler go.
     pub topology: Topology,
+    /// `PSLITE_SYNC`, on the scheduler: how the job's workers train while deltas travel. `None`:
+    /// they push gradients.
+    pub exchange: Option<ExchangeSpec>,
     /// `PSLITE_LINKS`: the links of the hosts, by name, and their rates.
     pub links: Option<NamedGraph>,
     /// `PSLITE_TUNNELS`: the port of each host on which connections are passed on between hosts
@@ -312,6 +316,7 @@ impl Settings {
             stock_level: env.stock_level()?,
             planning: env.flag("PSLITE_PLANNING", true)?,
             topology,
+            exchange: env.exchange(role)?,
             links,
             tunnels,
             share_inflow: env.flag("PSLITE_SHARE_INFLOW", true)?,

@@ -5,6 +5,7 @@
 mod ahead;
 mod asking;
 mod commands;
+mod exchange;
 mod flights;
 mod landed;
 mod oldest;
@@ -18,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 
 use self::ahead::EndedAhead;
+use self::exchange::Here;
 use self::oldest::OldestWatch;
 use self::waiting::Waiters;
 use crate::base::Base;
@@ -32,7 +34,7 @@ use pslite_core::kv::worker::Response;
 use pslite_core::kv::{Failure, FailureKind, Finished, RequestError, WorkerRequests};
 use pslite_core::trees::{Relay, Step};
 use pslite_core::values::{KeyRange, KeySpace, KvPairs};
-use pslite_core::wire::{DataType, Devices, NodeId};
+use pslite_core::wire::{DataType, Devices, Key, NodeId};
 use pslite_observe::{MessageKind, Traffic};
 
 /// The end of a request.
@@ -101,6 +103,8 @@ struct Requests {
     owed: Vec<Step>,
     /// The values of pulls that came ahead, and whose turn has not come.
     ended_ahead: EndedAhead,
+    /// The local model, if it answers.
+    here: Here,
     /// What was commanded, if servers may come and go in this job.
     commands: Commands,
     rounds: Rounds,
@@ -133,9 +137,11 @@ impl Requests {
 }
 
 /// What a KVWorker's request leaves for its end.
-struct Payload {
-    sink: Option<Box<dyn PullSink>>,
-    done: Done,
+enum Payload {
+    /// A request of the program.
+    Program { sink: Option<Box<dyn PullSink>>, done: Done },
+    /// One of this worker's own, about that wire key (`exchange`).
+    Own(Key),
 }
 
 impl WorkerCustomer {
@@ -153,6 +159,7 @@ impl WorkerCustomer {
                 relay: None,
                 owed: Vec::new(),
                 ended_ahead: EndedAhead::new(),
+                here: Here::default(),
                 commands: Commands::default(),
                 rounds: Rounds::default(),
                 measured: Vec::new(),
@@ -209,10 +216,14 @@ impl WorkerCustomer {
     /// Runs the end of a request, then wakes the threads that wait for it (kv_app.h:616).
     fn finish(&self, finished: Finished<Payload>) {
         let Finished { ts, payload, outcome } = finished;
+        let (sink, done) = match payload {
+            Payload::Program { sink, done } => (sink, done),
+            Payload::Own(key) => return self.own_over(ts, key, outcome),
+        };
         // From here on the memory is the caller's again.
         self.landings.close(ts);
         let result = match outcome {
-            Ok(Some(assembled)) => match payload.sink {
+            Ok(Some(assembled)) => match sink {
                 Some(mut sink) => match sink.take(&assembled) {
                     Ok(copied) => {
                         self.note_copied(copied);
@@ -229,7 +240,7 @@ impl WorkerCustomer {
         if let Ok(node) = self.node() {
             node.training().answered(|| node.now());
         }
-        (payload.done)(result);
+        done(result);
         let mut state = lock(&self.requests);
         if let Some(flights) = &mut state.flights {
             flights.forget(ts); // Some of a request that failed may be under way.

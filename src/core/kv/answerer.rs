@@ -10,6 +10,9 @@ use crate::wire::{Meta, NodeId};
 /// Who answers a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answerer {
+    /// The worker's own model, while deltas travel (docs/nbsync.md). It is asked on the customer's
+    /// turn.
+    Local,
     /// The servers that have the keys, each its slice.
     Servers,
     /// Nobody is asked: all values came with the answers to earlier pushes. They are kept until
@@ -18,14 +21,18 @@ pub enum Answerer {
 }
 
 impl Answerer {
-    /// Of a request that is about to begin, cut for these ranges. `flights`: if keys may move in
-    /// this job.
+    /// Of a request that is about to begin, cut for these ranges. `local`: this worker trains on a
+    /// local model. `flights`: if keys may move in this job.
     pub fn of(
+        local: bool,
         flights: Option<&mut Flights>,
         meta: &Meta,
         slices: &Slices,
         ranges: &[KeyRange],
     ) -> Self {
+        if local {
+            return Self::Local;
+        }
         let ahead = flights.and_then(|flights| flights.pulled_ahead(meta, slices, ranges));
         ahead.map_or(Self::Servers, Self::Ahead)
     }

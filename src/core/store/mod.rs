@@ -21,6 +21,8 @@ pub mod opaque;
 pub mod optimizer;
 mod parked;
 pub mod pickle;
+#[cfg(test)]
+pub(crate) mod pickled_tests;
 pub mod profile;
 mod round;
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::Shared;
 use crate::delivery::Delivery;
+use crate::error::Result;
 use crate::recipient::Recipient;
 use pslite_core::kv::rounds::Round;
 use pslite_core::wire::{Message, Meta, Role};
@@ -38,6 +39,8 @@ impl Recipient for Shared {
             Delivery::Leave => self.server.leave(),
             Delivery::Stop => self.server.stop(),
             Delivery::Ahead(timestamp) => self.worker.ahead(timestamp),
+            Delivery::Ask(timestamp) => self.worker.asked_here(timestamp),
+            Delivery::Rest => self.worker.rest(),
             Delivery::Retry => {
                 self.worker.retry();
                 self.server.advance();
@@ -60,6 +63,10 @@ impl Recipient for Shared {
 
     fn drop_ahead(&self) {
         self.worker.drop_ahead();
+    }
+
+    fn finish_exchange(&self) -> Result<()> {
+        self.worker.finish_exchange()
     }
 
     fn busy(&self) -> Option<Duration> {

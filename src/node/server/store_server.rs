@@ -245,6 +245,12 @@ impl StoreServer {
         if let Some(memory) = node.lent_memory() {
             store.use_memory(Arc::new(Lending(memory)));
         }
+        if let Some(spec) = policy.as_ref().and_then(|policy| policy.exchange)
+            && let Err(error) = store.exchange(&spec)
+        {
+            // Each push is refused with it.
+            log::write(Level::Error, &error.to_string());
+        }
         for overlay in node.state().overlays() {
             store.overlay(&overlay, &mut Outbound::default());
         }

@@ -62,6 +62,7 @@ pub const NAMES: &[(&str, ReadBy)] = &[
     ("PSLITE_PLANNING", Node),
     ("PSLITE_PROBE_AFTER", Node),
     ("PSLITE_TOPOLOGY", Node),
+    ("PSLITE_SYNC", Node),
     ("PSLITE_LINKS", Node),
     ("PSLITE_TUNNELS", Node),
     ("PSLITE_REPLICAS", Node),

@@ -12,7 +12,9 @@ use pslite_core::cluster::RankOrder;
 use pslite_core::placement::graph::text::parse;
 use pslite_core::placement::graph::{NamedGraph, Topology};
 use pslite_core::store::SumOrder;
+use pslite_core::training::exchange::spec::parse as parse_exchange;
 use pslite_core::wire::byteps::HOSTNAME_BYTES;
+use pslite_core::wire::exchange::{ExchangeMode, ExchangeSpec};
 use pslite_core::wire::{Dialect, Role};
 use pslite_observe::MetricsFile;
 use pslite_observe::log::Level;
@@ -346,6 +348,26 @@ impl Reader<'_> {
                  each node (docs/tunnels.md)"
             ))),
         }
+    }
+
+    /// How the job's workers train while deltas travel. The scheduler decides it for all.
+    pub(super) fn exchange(&self, role: Role) -> Result<Option<ExchangeSpec>> {
+        const NAME: &str = "PSLITE_SYNC";
+        let text = self.text(NAME).filter(|_| role == Role::Scheduler);
+        let Some(text) = text else { return Ok(None) };
+        let wrong = |why: String| {
+            NodeError::Config(format!("{NAME}={text}: {why}; correct it, or unset it"))
+        };
+        let spec = parse_exchange(&text).map_err(wrong)?;
+        if spec.every > 0 {
+            return Err(wrong(
+                "workers do not align every N iterations in this version".to_owned(),
+            ));
+        }
+        if spec.mode == ExchangeMode::Esync as i32 {
+            return Err(wrong("esync is not in this version".to_owned()));
+        }
+        Ok(Some(spec))
     }
 
     /// Links and trees. Only the scheduler needs links for those that go through links, and whoever

@@ -62,7 +62,7 @@ pub(super) fn cluster_config(
         report_interval: settings.report_interval,
         stall_report: settings.stall_report,
         trees: settings.topology != Topology::Star,
-        exchange: None,
+        exchange: settings.exchange,
         recovery_wait: settings.recovery_wait,
         standing_scheduler,
         replicas: settings.copies(),

@@ -51,7 +51,10 @@ impl WorkerCustomer {
         let ids = ids_of(&node, recver)?;
         reaches(node.my_id(), &ids)?;
         if recver == SERVER_GROUP && self.follows_pieces() {
-            return self.command(head, body);
+            return match self.command_here(head, body)? {
+                Some(over) => Ok(over),
+                None => self.command(head, body),
+            };
         }
         let timestamp = {
             let mut state = lock(&self.requests);
@@ -151,7 +154,7 @@ impl WorkerCustomer {
         let destination =
             sink.as_ref().filter(|_| node.native().is_some() && node.settings().group_size == 1);
         let destination = destination.and_then(|sink| sink.destination());
-        let payload = Payload { sink, done };
+        let payload = Payload::Program { sink, done };
         let pending = match want_lens {
             Some(want_lens) => Pending::pull(keys, want_lens, payload),
             None => Pending::push(payload),
@@ -227,6 +230,12 @@ impl WorkerCustomer {
         }
         let meta = self.request_meta(timestamp, request);
         match state.who_answers(&meta, &slices) {
+            Answerer::Local => {
+                state.ask_here(meta.clone(), slices);
+                drop(state);
+                self.ask_soon(&meta);
+                return Ok(());
+            }
             Answerer::Ahead(all) => {
                 state.ended_ahead.insert(timestamp, all);
                 drop(state);
@@ -281,7 +290,7 @@ impl WorkerCustomer {
 
 impl Requests {
     fn who_answers(&mut self, meta: &Meta, slices: &Slices) -> Answerer {
-        Answerer::of(self.flights.as_mut(), meta, slices, &self.ranges)
+        Answerer::of(self.here.answers(), self.flights.as_mut(), meta, slices, &self.ranges)
     }
 }
 

@@ -42,6 +42,9 @@ impl Requests {
             debug_assert!(nothing_is_open.is_ok(), "no slice was begun");
         }
         self.flights = Some(flights);
+        if let Some(spec) = node.policy().and_then(|word| word.exchange) {
+            self.here.begin(&spec, node, rank == 0 && makes_keys);
+        }
         for overlay in node.state().overlays() {
             // Others' sums and values may have come before.
             let mut steps = Vec::new();
@@ -134,7 +137,8 @@ impl Requests {
     pub(super) fn bound_to(&self, server: NodeId) -> Vec<i32> {
         let waiting = self.requests.tracker().waiting_for(server);
         let moves = |ts: &i32| self.flights.as_ref().is_some_and(|flights| flights.has(*ts));
-        waiting.into_iter().filter(|ts| !moves(ts) && !self.ended_ahead.contains_key(ts)).collect()
+        let here = |ts: &i32| self.ended_ahead.contains_key(ts) || self.here.has(*ts);
+        waiting.into_iter().filter(|ts| !moves(ts) && !here(ts)).collect()
     }
 }
 

@@ -104,7 +104,7 @@ impl<D> Requests<D> {
         }
         let meta = Meta { head, push, pull, ..self.meta(timestamp) };
         if let Answerer::Ahead(all) =
-            Answerer::of(Some(&mut self.flights), &meta, &slices, &self.ranges)
+            Answerer::of(false, Some(&mut self.flights), &meta, &slices, &self.ranges)
         {
             self.keep_ahead(timestamp, all);
             for rank in slices.iter().enumerate().filter(|(_, slice)| slice.is_none()) {

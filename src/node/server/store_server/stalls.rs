@@ -40,7 +40,9 @@ impl StoreServer {
         }
         let Ok(mut store) = serving.store.try_lock() else { return };
         let stall = store.stalled(now, watch.reminder.limit());
+        let momentum = store.momentum_warning();
         drop(store);
+        momentum.into_iter().for_each(|text| log::write(Level::Warning, &text));
         watch.next = now.saturating_add(STORE_LOOK_EVERY);
         if let Some(stall) = stall.as_ref().filter(|_| watch.reminder.is_due(now)) {
             watch.reminder.said(now);

@@ -3,11 +3,11 @@
 
 use bytes::Bytes;
 
-use super::keys::pickled;
 use super::{ADAM, MOMENTUM, store_of_two};
 use crate::store::Store;
 use crate::store::command::Head;
 use crate::store::elastic::{Due, Outbound, Outgoing};
+use crate::store::pickled_tests::pickled;
 use crate::values::Space;
 use crate::wire::elastic::{SchedulerMessage, SchedulerMessageKind, Transfer, TransferKind};
 use crate::wire::{Meta, NodeId};

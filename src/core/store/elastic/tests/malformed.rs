@@ -4,11 +4,11 @@ use bytes::Bytes;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::keys::pickled;
 use super::{ADAM, store_of_two};
 use crate::store::Store;
 use crate::store::command::Head;
 use crate::store::elastic::{Outbound, Outgoing};
+use crate::store::pickled_tests::pickled;
 use crate::values::server_key_ranges;
 use crate::wire::elastic::{
     KeyRoute, Mark, Order, Placed, Route, SchedulerMessage, SchedulerMessageKind, Transfer,

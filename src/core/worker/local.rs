@@ -1,0 +1,518 @@
+//! A customer of a worker that trains on a local model while deltas travel (NBSync,
+//! docs/nbsync.md). Joins the machine that knows *when* (`training::exchange`) with the model that
+//! knows *what* (`store::local`), and answers the program's requests by them.
+//!
+//! - The first push of a key by the worker that makes keys goes to the servers, as ever.
+//! - Whoever wants a key that is not here yet waits until its value was pulled.
+//! - A push is a step of the script's own optimizer. A pull has the local value.
+//! - What the machine sends is a push and pull of the worker's own ([`Own`]). Its caller sends it,
+//!   and says what came of it.
+//!
+//! Its caller promises to make one call at a time, in the order in which the program asks for each
+//! key.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::invariant::{Valid, require};
+use crate::kv::Slices;
+use crate::kv::flights::{AheadSlice, Brought};
+use crate::store::StoreError;
+use crate::store::command::Head;
+use crate::store::local::{LocalModel, Obeyed};
+use crate::training::exchange::{Act, Counts, Exchange, Hold, Rest, Turn};
+use crate::values::kind::{RequestKind, form_of, kind_of};
+use crate::values::{Dtype, Form, KeyRange, KvPairs};
+use crate::wire::exchange::ExchangeSpec;
+use crate::wire::{Key, Meta};
+
+/// What is to be done, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LocalStep {
+    /// A request of the program is answered: what each of its slices brought.
+    Answer(i32, Vec<AheadSlice>),
+    /// A request of the program has failed, for that reason.
+    Refuse(i32, String),
+    /// A request of the program goes to the servers, as it is.
+    Forward(Box<(Meta, Slices)>),
+    /// Send this, and tell [`LocalTraining::own_answered`].
+    Send(Box<Own>),
+}
+
+/// A request of the worker's own about one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Own {
+    /// The wire key.
+    pub key: Key,
+    /// The rank in whose range it lies.
+    pub rank: u32,
+    /// What the request says, but for its timestamp: it pulls, and with a delta it pushes.
+    pub meta: Meta,
+    /// The key, and for a push the delta.
+    pub kv: KvPairs,
+}
+
+/// How far a worker is that computes nothing ([`Rest`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Resting {
+    /// All that this worker has changed is in rounds that are over.
+    pub is_here: bool,
+    /// Nothing of it is under way, and there is nothing to do.
+    pub is_done: bool,
+}
+
+/// One slice of a request.
+#[derive(Clone, Debug)]
+struct Slice {
+    rank: u32,
+    key: Key,
+    dtype: Dtype,
+    kv: KvPairs,
+}
+
+/// A request of the program that is not answered.
+#[derive(Clone, Debug)]
+struct Open {
+    meta: Meta,
+    slices: Vec<Slice>,
+    /// The slices that are done have brought this.
+    brought: Vec<AheadSlice>,
+    /// The push of the slice that is next is done, and its pull waits.
+    stepped: bool,
+}
+
+/// How the program names a key, for the worker's own requests.
+#[derive(Clone, Debug)]
+struct Way {
+    rank: u32,
+    meta: Meta,
+    keys: Bytes,
+}
+
+/// What became of a request.
+#[derive(Clone, Copy)]
+enum Went {
+    /// It is answered, or has failed.
+    Over,
+    /// It waits until the next iteration may begin.
+    Held,
+    /// It waits for a key's value.
+    For(Key),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct LocalTraining {
+    machine: Exchange,
+    model: LocalModel,
+    /// The first pushes of this worker make keys.
+    makes_keys: bool,
+    /// Keys that it has made.
+    made: BTreeSet<Key>,
+    ways: BTreeMap<Key, Way>,
+    open: BTreeMap<i32, Open>,
+    /// Requests whose push waits until the next iteration may begin, the oldest first.
+    held: VecDeque<i32>,
+    /// Requests that wait for the value of a key: its first one, or the global one.
+    for_key: BTreeMap<Key, Vec<i32>>,
+    /// Keys whose first value is on its way.
+    beginning: BTreeMap<Key, Dtype>,
+    /// Why nothing is answered any more.
+    broken: Option<String>,
+    /// What people are told of why it waits.
+    hold: Option<Hold>,
+}
+
+impl LocalTraining {
+    /// Of a job of so many workers and servers. `makes_keys`: the first push of a key by this
+    /// customer is its initial value (kvstore_dist.h, `InitImpl`: rank 0).
+    #[must_use]
+    pub fn new(spec: &ExchangeSpec, workers: u32, servers: usize, makes_keys: bool) -> Self {
+        Self {
+            machine: Exchange::new(*spec),
+            model: LocalModel::new(spec, workers, servers),
+            makes_keys,
+            made: BTreeSet::new(),
+            ways: BTreeMap::new(),
+            open: BTreeMap::new(),
+            held: VecDeque::new(),
+            for_key: BTreeMap::new(),
+            beginning: BTreeMap::new(),
+            broken: None,
+            hold: None,
+        }
+    }
+
+    // ---- what the program asks ------------------------------------------------------------------
+
+    /// A command that the program sends to the servers.
+    ///
+    /// # Errors
+    /// It cannot be obeyed in a job that exchanges deltas, or is malformed.
+    pub fn command(&mut self, head: Head, body: &[u8]) -> Result<Obeyed, StoreError> {
+        self.model.command(head, body)
+    }
+
+    /// The program pushes, pulls, or both. `slices` are cut for these ranges.
+    pub fn ask(
+        &mut self,
+        now: Duration,
+        meta: Meta,
+        slices: Slices,
+        ranges: &[KeyRange],
+        steps: &mut Vec<LocalStep>,
+    ) {
+        let timestamp = meta.timestamp;
+        if let Some(why) = &self.broken {
+            return steps.push(LocalStep::Refuse(timestamp, why.clone()));
+        }
+        let slices = match cut(&meta, slices, ranges) {
+            Ok(slices) => slices,
+            Err(why) => return steps.push(LocalStep::Refuse(timestamp, why)),
+        };
+        if meta.push && self.makes_keys {
+            let is_new =
+                |slice: &Slice| !self.model.has(slice.key) && !self.made.contains(&slice.key);
+            let new = slices.iter().filter(|slice| is_new(slice)).count();
+            if new > 0 && new < slices.len() {
+                let why = "a push with first values of some keys and gradients of others";
+                return steps.push(LocalStep::Refuse(timestamp, why.to_owned()));
+            }
+            if new > 0 {
+                return self.make(meta, slices, ranges.len(), steps);
+            }
+        }
+        for slice in &slices {
+            self.note_way(&meta, slice);
+        }
+        self.open.insert(timestamp, Open { meta, slices, brought: Vec::new(), stepped: false });
+        let went = self.go_on(now, timestamp, steps);
+        self.went(timestamp, went);
+    }
+
+    fn make(&mut self, meta: Meta, slices: Vec<Slice>, servers: usize, steps: &mut Vec<LocalStep>) {
+        let mut all = Slices::new();
+        all.resize(servers, None);
+        for Slice { rank, key, kv, .. } in slices {
+            self.made.insert(key);
+            if let Some(slot) = all.get_mut(rank as usize) {
+                *slot = Some(kv);
+            }
+        }
+        steps.push(LocalStep::Forward(Box::new((meta, all))));
+    }
+
+    /// How the program speaks of a key. A push says more than a pull.
+    fn note_way(&mut self, meta: &Meta, slice: &Slice) {
+        let is_known = self.ways.get(&slice.key).is_some_and(|way| way.meta.push || !meta.push);
+        if is_known {
+            return;
+        }
+        let Slice { rank, kv, .. } = slice;
+        let way =
+            Way { rank: *rank, meta: Meta { timestamp: 0, ..meta.clone() }, keys: kv.keys.clone() };
+        self.ways.insert(slice.key, way);
+    }
+
+    fn went(&mut self, timestamp: i32, went: Went) {
+        match went {
+            Went::Over => {}
+            Went::Held => self.held.push_back(timestamp),
+            Went::For(key) => self.for_key.entry(key).or_default().push(timestamp),
+        }
+    }
+
+    /// Does what can be done of a request.
+    fn go_on(&mut self, now: Duration, timestamp: i32, steps: &mut Vec<LocalStep>) -> Went {
+        let Some(mut open) = self.open.remove(&timestamp) else { return Went::Over };
+        while let Some(slice) = open.slices.first() {
+            match self.slice(now, &open.meta, slice, open.stepped, steps) {
+                Ok(brought) => {
+                    let Slice { rank, key, .. } = open.slices.remove(0);
+                    open.brought.push(AheadSlice { rank, key, brought });
+                    open.stepped = false;
+                }
+                Err(Stays::Refused(why)) => {
+                    steps.push(LocalStep::Refuse(timestamp, why));
+                    return Went::Over;
+                }
+                Err(Stays::Held) => {
+                    self.open.insert(timestamp, open);
+                    return Went::Held;
+                }
+                Err(Stays::For { key, stepped }) => {
+                    open.stepped = stepped;
+                    self.open.insert(timestamp, open);
+                    return Went::For(key);
+                }
+            }
+        }
+        steps.push(LocalStep::Answer(timestamp, open.brought));
+        Went::Over
+    }
+
+    /// Does what one slice asks for. What it brings.
+    fn slice(
+        &mut self,
+        now: Duration,
+        meta: &Meta,
+        slice: &Slice,
+        stepped: bool,
+        steps: &mut Vec<LocalStep>,
+    ) -> Result<Brought, Stays> {
+        let key = slice.key;
+        if !self.model.has(key) {
+            self.pull_first(slice, steps);
+            return Err(Stays::For { key, stepped: false });
+        }
+        if meta.push && !stepped {
+            self.push(now, slice, steps)?;
+        }
+        if !meta.pull {
+            return Ok(Brought::default());
+        }
+        if self.machine.withholds(key) {
+            return Err(Stays::For { key, stepped: meta.push });
+        }
+        let (_, vals) = self.model.value(key)?;
+        let lens = lens_of(&vals);
+        let pairs = KvPairs { keys: slice.kv.keys.clone(), vals, lens };
+        Ok(Brought { pairs, more: Vec::new() })
+    }
+
+    fn push(
+        &mut self,
+        now: Duration,
+        slice: &Slice,
+        steps: &mut Vec<LocalStep>,
+    ) -> Result<(), Stays> {
+        let (key, vals) = (slice.key, &slice.kv.vals);
+        let asked = self.machine.push(now, key, vals.len() as u64);
+        for (other, act) in asked.before {
+            self.act(other, act, steps)?;
+        }
+        match asked.turn {
+            Turn::Held(hold) => {
+                self.hold = Some(hold);
+                Err(Stays::Held)
+            }
+            Turn::Taken(act) => {
+                self.hold = None;
+                let stepped = self.model.step(key, slice.dtype, vals);
+                // What was decided for the key happens, whatever becomes of the gradient: the
+                // others wait for it.
+                self.act(key, act, steps)?;
+                Ok(stepped?)
+            }
+        }
+    }
+
+    /// Takes the global value of a key, and sends what was changed.
+    fn act(&mut self, key: Key, act: Act, steps: &mut Vec<LocalStep>) -> Result<(), Stays> {
+        if act.is_nothing() {
+            return Ok(());
+        }
+        let delta = match self.model.exchange(key, (act.swap, act.send)) {
+            Ok(delta) => delta,
+            Err(error) => {
+                // Nobody gets this delta, and the others wait for it: the program has to end.
+                let why = error.to_string();
+                self.broken.get_or_insert_with(|| why.clone());
+                return Err(Stays::Refused(why));
+            }
+        };
+        let (Some(delta), Some(way)) = (delta, self.ways.get(&key)) else { return Ok(()) };
+        let lens = lens_of(&delta);
+        let kv = KvPairs { keys: way.keys.clone(), vals: delta, lens };
+        let meta = Meta { push: true, pull: true, ..way.meta.clone() };
+        steps.push(LocalStep::Send(Box::new(Own { key, rank: way.rank, meta, kv })));
+        Ok(())
+    }
+
+    fn pull_first(&mut self, slice: &Slice, steps: &mut Vec<LocalStep>) {
+        let Slice { key, dtype, .. } = *slice;
+        if self.beginning.insert(key, dtype).is_some() {
+            return;
+        }
+        let Some(way) = self.ways.get(&key) else { return };
+        let meta = Meta { push: false, pull: true, ..way.meta.clone() };
+        let kv = KvPairs { keys: way.keys.clone(), ..KvPairs::default() };
+        steps.push(LocalStep::Send(Box::new(Own { key, rank: way.rank, meta, kv })));
+    }
+
+    // ---- what the servers answer ----------------------------------------------------------------
+
+    /// A request of the worker's own is over: the value of its key, or why there is none.
+    pub fn own_answered(
+        &mut self,
+        now: Duration,
+        key: Key,
+        value: Result<&[u8], String>,
+        steps: &mut Vec<LocalStep>,
+    ) {
+        let taken = match (self.beginning.remove(&key), value) {
+            (Some(dtype), Ok(value)) => self.model.begin(key, dtype, value),
+            // Somebody asked too early, perhaps: who asks again is told again.
+            (Some(_), Err(why)) => return self.refuse_waiting(key, &why, steps),
+            (None, Ok(value)) => self.model.arrived(key, value),
+            (None, Err(why)) => return self.breaks(why, steps),
+        };
+        let act = self.machine.answered(key);
+        let swapped = taken.map_err(Stays::from).and_then(|()| self.act(key, act, steps));
+        if let Err(Stays::Refused(why)) = swapped {
+            return self.breaks(why, steps);
+        }
+        for timestamp in self.for_key.remove(&key).unwrap_or_default() {
+            let went = self.go_on(now, timestamp, steps);
+            self.went(timestamp, went);
+        }
+        self.look_at_held(now, steps);
+    }
+
+    /// All workers are at the same iteration: the next one may begin.
+    pub fn aligned(&mut self, now: Duration, steps: &mut Vec<LocalStep>) {
+        self.machine.aligned();
+        self.look_at_held(now, steps);
+    }
+
+    /// Looks again at those that wait for the next iteration.
+    fn look_at_held(&mut self, now: Duration, steps: &mut Vec<LocalStep>) {
+        while let Some(timestamp) = self.held.pop_front() {
+            match self.go_on(now, timestamp, steps) {
+                Went::Held => return self.held.push_front(timestamp),
+                went => self.went(timestamp, went),
+            }
+        }
+    }
+
+    fn refuse_waiting(&mut self, key: Key, why: &str, steps: &mut Vec<LocalStep>) {
+        for timestamp in self.for_key.remove(&key).unwrap_or_default() {
+            self.open.remove(&timestamp);
+            steps.push(LocalStep::Refuse(timestamp, why.to_owned()));
+        }
+    }
+
+    /// A delta of this worker is lost, and its model is nobody's: nothing goes on.
+    fn breaks(&mut self, why: String, steps: &mut Vec<LocalStep>) {
+        self.held.clear();
+        self.for_key.clear();
+        for timestamp in std::mem::take(&mut self.open).into_keys() {
+            steps.push(LocalStep::Refuse(timestamp, why.clone()));
+        }
+        self.broken.get_or_insert(why);
+    }
+
+    // ---- while the program computes nothing -----------------------------------------------------
+
+    /// The program computes nothing: at its end, and where all workers align. To be asked again
+    /// after each answer, until it says what its caller waits for.
+    ///
+    /// # Errors
+    /// Why it can never be: what was changed cannot be sent.
+    pub fn rest(&mut self, how: Rest, steps: &mut Vec<LocalStep>) -> Result<Resting, String> {
+        if let Some(why) = &self.broken {
+            return Err(why.clone());
+        }
+        let resting = self.machine.rest(how);
+        for (key, act) in resting.acts {
+            if let Err(Stays::Refused(why)) = self.act(key, act, steps) {
+                return Err(why);
+            }
+        }
+        Ok(Resting { is_here: resting.is_here, is_done: resting.is_done })
+    }
+
+    // ---- for people, and promises ---------------------------------------------------------------
+
+    /// What it has done.
+    #[must_use]
+    pub const fn counts(&self) -> Counts {
+        self.machine.counts()
+    }
+
+    /// Why it waits, and for which key, if it does.
+    #[must_use]
+    pub fn waits(&self) -> Option<(Hold, Option<Key>)> {
+        self.hold.filter(|_| !self.held.is_empty()).map(|hold| (hold, self.machine.oldest()))
+    }
+
+    /// True for a request of the program that is answered here, and is not yet.
+    #[must_use]
+    pub fn has(&self, timestamp: i32) -> bool {
+        self.open.contains_key(&timestamp)
+    }
+
+    /// A request of the program has ended otherwise: nobody waits for it.
+    pub fn forget(&mut self, timestamp: i32) {
+        if self.open.remove(&timestamp).is_some() {
+            self.held.retain(|held| *held != timestamp);
+            self.for_key.values_mut().for_each(|waiting| waiting.retain(|ts| *ts != timestamp));
+        }
+    }
+
+    /// Every request that is not answered waits for something that will come.
+    ///
+    /// # Errors
+    /// The first promise that does not hold.
+    pub fn validate(&self) -> Valid {
+        self.machine.validate()?;
+        let waiting = self.held.iter().chain(self.for_key.values().flatten());
+        require(waiting.clone().count() == self.open.len(), || {
+            format!("{} requests are open, {} wait", self.open.len(), waiting.clone().count())
+        })?;
+        for (key, waiting) in &self.for_key {
+            let comes = self.beginning.contains_key(key) || self.machine.withholds(*key);
+            require(comes || waiting.is_empty(), || {
+                format!("{} requests wait for key {key}, and nothing of it comes", waiting.len())
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Why a slice is not done.
+enum Stays {
+    Refused(String),
+    Held,
+    For { key: Key, stepped: bool },
+}
+
+impl From<StoreError> for Stays {
+    fn from(error: StoreError) -> Self {
+        Self::Refused(error.to_string())
+    }
+}
+
+/// The slices of a request that the local model can answer.
+fn cut(meta: &Meta, slices: Slices, ranges: &[KeyRange]) -> Result<Vec<Slice>, String> {
+    let mut all = Vec::with_capacity(1);
+    for (rank, kv) in slices.into_iter().enumerate() {
+        let Some(kv) = kv else { continue };
+        let first = ranges.get(rank).map_or(0, |range| range.begin);
+        let kind = kind_of(meta.head);
+        let (Ok((RequestKind::Default, dtype)), (Form::Dense { .. }, key)) =
+            (kind, form_of(meta, &kv, first))
+        else {
+            return Err(match kind {
+                Ok((RequestKind::RowSparse, _)) => SPARSE.to_owned(),
+                Ok((RequestKind::Compressed, _)) => COMPRESSED.to_owned(),
+                _ => format!("a request with command {} {CANNOT}", meta.head),
+            });
+        };
+        all.push(Slice { rank: rank as u32, key, dtype, kv });
+    }
+    Ok(all)
+}
+
+/// The lens of one key: MXNet counts bytes.
+fn lens_of(vals: &Bytes) -> Bytes {
+    Bytes::copy_from_slice(&(vals.len() as i32).to_ne_bytes())
+}
+
+const CANNOT: &str = "cannot be answered in a job that exchanges deltas (PSLITE_SYNC)";
+const SPARSE: &str = "this job exchanges deltas (PSLITE_SYNC), and row_sparse arrays cannot be: make \
+                      the array dense (stype='default', sparse_grad=False)";
+const COMPRESSED: &str = "this job exchanges deltas (PSLITE_SYNC), and gradient compression is for \
+                          gradients: drop compression_params";

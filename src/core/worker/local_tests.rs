@@ -1,0 +1,324 @@
+//! The local model beside servers that a test plays: a round of each key ends when all workers have
+//! pushed it, and moves the value by the mean of the deltas.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::kv::flights::AheadSlice;
+use crate::kv::{Slices, slice};
+use crate::store::command::Head;
+use crate::store::local::Obeyed;
+use crate::store::pickled_tests::pickled;
+use crate::training::exchange::Rest;
+use crate::training::exchange::spec::parse;
+use crate::values::kind::{RequestKind, command_of};
+use crate::values::{Dtype, KvPairs, server_key_ranges};
+use crate::wire::{Key, Meta};
+use bytes::Bytes;
+use std::time::Duration;
+
+const SERVERS: usize = 2;
+const NOW: Duration = Duration::from_secs(1);
+
+/// A key of each server.
+fn keys() -> [Key; 2] {
+    [1, server_key_ranges(SERVERS)[1].begin + 1]
+}
+
+fn bytes(value: f32) -> Bytes {
+    Bytes::copy_from_slice(&value.to_ne_bytes())
+}
+
+fn number(bytes: &[u8]) -> f32 {
+    f32::from_ne_bytes(bytes.try_into().unwrap())
+}
+
+/// A job of some workers, played by hand.
+struct Job {
+    workers: Vec<LocalTraining>,
+    /// What each worker is told to do and has not done.
+    steps: Vec<Vec<LocalStep>>,
+    values: BTreeMap<Key, f32>,
+    /// Deltas of the open round of each key, by worker.
+    rounds: BTreeMap<Key, BTreeMap<usize, f32>>,
+    next: i32,
+}
+
+impl Job {
+    fn new(sync: &str, workers: usize) -> Self {
+        let spec = parse(sync).unwrap();
+        let new = |rank| LocalTraining::new(&spec, workers as u32, SERVERS, rank == 0);
+        let mut job = Self {
+            workers: (0..workers).map(new).collect(),
+            steps: vec![Vec::new(); workers],
+            values: BTreeMap::new(),
+            rounds: BTreeMap::new(),
+            next: 0,
+        };
+        for worker in &mut job.workers {
+            let own = [("momentum", "F0.0\n"), ("lazy_update", "I01\n")];
+            let obeyed = worker.command(Head::Controller, &pickled("SGD", &own));
+            assert_eq!(obeyed, Ok(Obeyed::Here));
+        }
+        job
+    }
+
+    /// As above, and all keys have the value 10 everywhere.
+    fn begun(sync: &str, workers: usize) -> Self {
+        let mut job = Self::new(sync, workers);
+        let first = job.push(0, 10.0);
+        job.serve();
+        assert_eq!(job.answers(0), [(first, None)]);
+        for worker in 0..workers {
+            let pulled = job.pull(worker);
+            job.serve();
+            assert_eq!(job.answers(worker), [(pulled, Some([10.0; 2]))]);
+        }
+        job
+    }
+
+    fn ask(&mut self, worker: usize, (push, pull): (Option<f32>, bool), kind: RequestKind) -> i32 {
+        self.next += 1;
+        let keys: Bytes = keys().iter().flat_map(|key| key.to_ne_bytes()).collect();
+        let vals = push.map(|value| [bytes(value), bytes(value)].concat()).unwrap_or_default();
+        let kv = KvPairs { keys, vals: vals.into(), lens: Bytes::new() };
+        let head = command_of(kind, Dtype::F32);
+        let push = push.is_some();
+        let meta =
+            Meta { head, push, pull, timestamp: self.next, request: true, ..Meta::default() };
+        let ranges = server_key_ranges(SERVERS);
+        let slices: Slices = slice(&kv, 4, &ranges).unwrap();
+        self.workers[worker].ask(NOW, meta, slices, &ranges, &mut self.steps[worker]);
+        self.validate();
+        self.next
+    }
+
+    fn push(&mut self, worker: usize, gradient: f32) -> i32 {
+        self.ask(worker, (Some(gradient), false), RequestKind::Default)
+    }
+
+    fn pull(&mut self, worker: usize) -> i32 {
+        self.ask(worker, (None, true), RequestKind::Default)
+    }
+
+    fn push_pull(&mut self, worker: usize, gradient: f32) -> i32 {
+        self.ask(worker, (Some(gradient), true), RequestKind::Default)
+    }
+
+    fn validate(&self) {
+        self.workers.iter().for_each(|worker| worker.validate().unwrap());
+    }
+
+    /// The servers do what they were sent, until nothing is left.
+    fn serve(&mut self) {
+        while let Some((worker, step)) = self.take_sent() {
+            match step {
+                LocalStep::Forward(asked) => {
+                    let (meta, slices) = *asked;
+                    for kv in slices.into_iter().flatten() {
+                        let key = Key::from_ne_bytes(kv.keys[..8].try_into().unwrap());
+                        self.values.entry(key).or_insert_with(|| number(&kv.vals));
+                    }
+                    self.steps[worker].push(LocalStep::Answer(meta.timestamp, Vec::new()));
+                }
+                LocalStep::Send(own) if !own.meta.push => {
+                    let value = self.values.get(&own.key).map(|value| bytes(*value));
+                    let value = value.as_deref().ok_or_else(|| "no such key".to_owned());
+                    self.workers[worker].own_answered(NOW, own.key, value, &mut self.steps[worker]);
+                }
+                LocalStep::Send(own) => self.delta(worker, &own),
+                LocalStep::Answer(..) | LocalStep::Refuse(..) => unreachable!(),
+            }
+            self.validate();
+        }
+    }
+
+    fn delta(&mut self, worker: usize, own: &Own) {
+        let round = self.rounds.entry(own.key).or_default();
+        let twice = round.insert(worker, number(&own.kv.vals));
+        assert_eq!(twice, None, "one delta of a worker in a round");
+        if round.len() < self.workers.len() {
+            return;
+        }
+        let mean = round.values().sum::<f32>() / self.workers.len() as f32;
+        self.rounds.remove(&own.key);
+        let value = self.values.get_mut(&own.key).unwrap();
+        *value += mean;
+        let value = bytes(*value);
+        for (worker, steps) in self.workers.iter_mut().zip(&mut self.steps) {
+            worker.own_answered(NOW, own.key, Ok(&value), steps);
+        }
+    }
+
+    /// The first thing that goes to a server.
+    fn take_sent(&mut self) -> Option<(usize, LocalStep)> {
+        let is_sent =
+            |step: &LocalStep| matches!(step, LocalStep::Forward(..) | LocalStep::Send(..));
+        for (worker, steps) in self.steps.iter_mut().enumerate() {
+            if let Some(at) = steps.iter().position(is_sent) {
+                return Some((worker, steps.remove(at)));
+            }
+        }
+        None
+    }
+
+    /// What a worker's requests brought, of those that are answered.
+    fn answers(&mut self, worker: usize) -> Vec<(i32, Option<[f32; 2]>)> {
+        let mut answers = Vec::new();
+        self.steps[worker].retain(|step| {
+            let LocalStep::Answer(timestamp, brought) = step else { return true };
+            let value = |slice: &AheadSlice| {
+                let vals = &slice.brought.pairs.vals;
+                (!vals.is_empty()).then(|| number(vals))
+            };
+            let values: Vec<f32> = brought.iter().filter_map(value).collect();
+            answers.push((*timestamp, values.try_into().ok()));
+            false
+        });
+        answers
+    }
+
+    fn refusals(&mut self, worker: usize) -> Vec<(i32, String)> {
+        std::mem::take(&mut self.steps[worker])
+            .into_iter()
+            .filter_map(|step| match step {
+                LocalStep::Refuse(timestamp, why) => Some((timestamp, why)),
+                _ => None,
+            })
+            .collect()
+    }
+}
+
+#[test]
+fn a_worker_steps_by_itself_and_a_round_has_the_mean_of_what_they_changed() {
+    // Rate 0.5, gradients times two workers.
+    let mut job = Job::begun("fedavg:steps=1", 2);
+    let (one, other) = (job.push_pull(0, 1.0), job.push_pull(1, 3.0));
+    assert_eq!((job.answers(0), job.answers(1)), (vec![], vec![]), "it waits for the round");
+    job.serve();
+    // 10 - 1 and 10 - 3: the mean of the deltas is -2.
+    assert_eq!(job.answers(0), [(one, Some([8.0; 2]))]);
+    assert_eq!(job.answers(1), [(other, Some([8.0; 2]))]);
+}
+
+#[test]
+fn what_is_pushed_and_pulled_in_turn_waits_as_well() {
+    let mut job = Job::begun("fedavg:steps=2", 2);
+    for worker in 0..2 {
+        let first = job.push(worker, 1.0);
+        let pulled = job.pull(worker);
+        assert_eq!(job.answers(worker), [(first, None), (pulled, Some([9.0; 2]))], "no round yet");
+    }
+    let pushed = [job.push(0, 1.0), job.push(1, 2.0)];
+    let pulled = [job.pull(0), job.pull(1)];
+    for (worker, pushed) in pushed.into_iter().enumerate() {
+        assert_eq!(job.answers(worker), [(pushed, None)], "the value is on its way");
+    }
+    job.serve();
+    for (worker, pulled) in pulled.into_iter().enumerate() {
+        assert_eq!(job.answers(worker), [(pulled, Some([7.5; 2]))]);
+    }
+}
+
+#[test]
+fn nobody_waits_for_the_network_until_it_would_run_away() {
+    let mut job = Job::begun("nbsync:published", 2);
+    // The other worker computes nothing, so no round ends.
+    let mut answered = 0;
+    for _ in 0..100 {
+        let asked = job.push_pull(0, 1.0);
+        match job.answers(0)[..] {
+            [(timestamp, Some(_))] if timestamp == asked => answered += 1,
+            _ => break,
+        }
+    }
+    assert!((8..100).contains(&answered), "{answered}");
+    assert!(job.workers[0].waits().is_some());
+    job.push_pull(1, 1.0);
+    job.serve();
+    assert_eq!(job.answers(0).len(), 1, "it goes on with the round");
+    assert!(job.workers[0].waits().is_none());
+}
+
+#[test]
+fn who_asks_before_the_key_is_made_is_told_and_may_ask_again() {
+    let mut job = Job::new("fedavg:steps=1", 2);
+    let early = job.pull(1);
+    job.serve();
+    let refused: Vec<i32> = job.refusals(1).into_iter().map(|(timestamp, _)| timestamp).collect();
+    assert_eq!(refused, [early]);
+    job.push(0, 4.0);
+    job.serve();
+    // A gradient of a key that is not here waits for its value; so does the pull behind it.
+    let asked = job.push_pull(1, 1.0);
+    let other = job.push_pull(0, 1.0);
+    job.serve();
+    assert_eq!(job.answers(1), [(asked, Some([3.0; 2]))]);
+    assert!(job.answers(0).contains(&(other, Some([3.0; 2]))));
+}
+
+#[test]
+fn what_cannot_be_exchanged_is_refused_with_a_text() {
+    let mut job = Job::begun("fedavg:steps=1", 1);
+    job.ask(0, (Some(1.0), false), RequestKind::RowSparse);
+    assert!(job.refusals(0)[0].1.contains("row_sparse"));
+    let spec = parse("fedavg:steps=1").unwrap();
+    job.workers[0] = LocalTraining::new(&spec, 1, SERVERS, false);
+    job.push(0, 1.0);
+    job.serve();
+    let refused = job.refusals(0);
+    assert!(refused[0].1.contains("no optimizer was set"), "{refused:?}");
+}
+
+#[test]
+fn a_worker_whose_training_has_diverged_ends_and_says_which_key() {
+    let mut job = Job::begun("nbsync:published", 1);
+    job.push_pull(0, f32::NAN);
+    job.push_pull(0, 1.0);
+    let refused = job.refusals(0);
+    assert!(refused[0].1.contains("not finite"), "{refused:?}");
+    job.pull(0);
+    assert!(job.refusals(0)[0].1.contains("not finite"), "nothing goes on");
+    assert!(job.workers[0].rest(Rest::Own, &mut Vec::new()).is_err());
+}
+
+#[test]
+fn who_leaves_sends_its_last_stretch() {
+    let mut job = Job::begun("nbsync:published", 1);
+    for _ in 0..3 {
+        job.push_pull(0, 1.0);
+    }
+    for _ in 0..100 {
+        let mut steps = Vec::new();
+        let resting = job.workers[0].rest(Rest::Own, &mut steps).unwrap();
+        let is_over = resting.is_here && resting.is_done && steps.is_empty();
+        job.steps[0].extend(steps);
+        job.serve();
+        if is_over {
+            // Three steps of a half each.
+            assert_eq!(job.values.values().copied().collect::<Vec<_>>(), [8.5, 8.5]);
+            return;
+        }
+    }
+    panic!("it never ends");
+}
+
+#[test]
+fn a_push_of_old_and_new_keys_is_refused() {
+    let mut job = Job::begun("fedavg:steps=1", 1);
+    let ranges = server_key_ranges(SERVERS);
+    let keys = [keys()[0], keys()[1] + 1];
+    let kv = KvPairs {
+        keys: keys.iter().flat_map(|key| key.to_ne_bytes()).collect(),
+        vals: [bytes(1.0), bytes(1.0)].concat().into(),
+        lens: Bytes::new(),
+    };
+    let meta = Meta { push: true, timestamp: 99, request: true, ..Meta::default() };
+    let slices = slice(&kv, 4, &ranges).unwrap();
+    let mut steps = Vec::new();
+    job.workers[0].ask(NOW, meta, slices, &ranges, &mut steps);
+    assert!(
+        matches!(&steps[..], [LocalStep::Refuse(99, why)] if why.contains("first values")),
+        "{steps:?}"
+    );
+}

@@ -1,0 +1,286 @@
+//! A customer whose local model answers the program while deltas travel (NBSync, docs/nbsync.md):
+//! gives requests and answers to `core::worker`, which decides, and does what that says. All but
+//! commands is handled on the customer's turn, so an optimizer runs beside nothing else of this
+//! customer. May touch the customer and its queue.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+
+use super::{Payload, Requests, WorkerCustomer};
+use crate::delivery::Delivery;
+use crate::error::{NodeError, Result};
+use crate::running::NodeRef;
+use crate::sync::lock;
+use pslite_core::kv::{Assembled, Failure, FailureKind, Pending, RequestError, Slices};
+use pslite_core::store::command::Head;
+use pslite_core::store::local::Obeyed;
+use pslite_core::training::exchange::Rest;
+use pslite_core::wire::exchange::ExchangeSpec;
+use pslite_core::wire::{Key, Meta, server_id};
+use pslite_core::worker::{LocalStep, LocalTraining, Own};
+use pslite_observe::log::{self, Level};
+
+/// Between two looks whether the job goes on, while somebody waits for the last rounds.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// What a customer has if the job's policy says an exchange. Locked after nothing, and before
+/// [`Requests`].
+#[derive(Default)]
+pub(super) struct Here {
+    /// The local model; `None`: servers answer.
+    training: Option<Arc<Mutex<LocalTraining>>>,
+    /// Requests of the program whose turn has not come.
+    asked: BTreeMap<i32, (Meta, Slices)>,
+    /// Requests of the program that are answered here, and are not yet.
+    open: BTreeSet<i32>,
+    /// Somebody waits until all that was changed is at the servers.
+    leaves: bool,
+    /// It is, or can never be.
+    left: Option<std::result::Result<(), String>>,
+}
+
+impl Here {
+    /// From now on the local model answers.
+    pub(super) fn begin(&mut self, spec: &ExchangeSpec, node: &NodeRef, makes_keys: bool) {
+        let settings = node.settings();
+        let training = LocalTraining::new(
+            spec,
+            u32::try_from(settings.num_workers).unwrap_or(u32::MAX),
+            settings.num_servers,
+            makes_keys,
+        );
+        self.training = Some(Arc::new(Mutex::new(training)));
+    }
+
+    /// True if the local model answers.
+    pub(super) const fn answers(&self) -> bool {
+        self.training.is_some()
+    }
+
+    /// True for a request that no server has, though it waits.
+    pub(super) fn has(&self, timestamp: i32) -> bool {
+        self.open.contains(&timestamp)
+    }
+}
+
+impl Requests {
+    /// Keeps a request until its turn.
+    pub(super) fn ask_here(&mut self, meta: Meta, slices: Slices) {
+        self.here.open.insert(meta.timestamp);
+        self.here.asked.insert(meta.timestamp, (meta, slices));
+    }
+}
+
+impl WorkerCustomer {
+    fn training(&self) -> Option<Arc<Mutex<LocalTraining>>> {
+        lock(&self.requests).here.training.clone()
+    }
+
+    /// Asks the local model soon, on the customer's turn.
+    pub(super) fn ask_soon(&self, meta: &Meta) {
+        self.base.queue.push(meta.priority, Delivery::Ask(meta.timestamp));
+    }
+
+    /// The turn of a request that the local model answers.
+    pub(crate) fn asked_here(&self, timestamp: i32) {
+        let Ok(node) = self.node() else { return };
+        let (training, asked, ranges) = {
+            let mut state = lock(&self.requests);
+            let asked = state.here.asked.remove(&timestamp);
+            (state.here.training.clone(), asked, state.ranges.clone())
+        };
+        let (Some(training), Some((meta, slices))) = (training, asked) else { return };
+        let mut steps = Vec::new();
+        lock(&training).ask(node.now(), meta, slices, &ranges, &mut steps);
+        self.do_here(&node, steps);
+    }
+
+    /// A command of the program, if the local model obeys it: the number of a request that is over.
+    ///
+    /// # Errors
+    /// It cannot be obeyed.
+    pub(super) fn command_here(&self, head: i32, body: &Bytes) -> Result<Option<i32>> {
+        let Some(training) = self.training() else { return Ok(None) };
+        let obeyed = lock(&training)
+            .command(Head::from(head), body)
+            .map_err(|error| NodeError::Invalid(error.to_string()))?;
+        Ok(match obeyed {
+            Obeyed::Here => Some(lock(&self.requests).requests.new_request(&[])),
+            Obeyed::ByServers => None,
+        })
+    }
+
+    /// Does what the local model says, in order.
+    fn do_here(&self, node: &NodeRef, steps: Vec<LocalStep>) {
+        for step in steps {
+            match step {
+                LocalStep::Answer(timestamp, all) => {
+                    let mut state = lock(&self.requests);
+                    state.here.open.remove(&timestamp);
+                    let finished = state.requests.on_ahead(timestamp, all);
+                    drop(state);
+                    finished.into_iter().for_each(|finished| self.finish(finished));
+                }
+                LocalStep::Refuse(timestamp, why) => {
+                    let mut state = lock(&self.requests);
+                    state.here.open.remove(&timestamp);
+                    let failure = Failure::new(FailureKind::Refused, why);
+                    let finished = state.requests.fail(timestamp, failure);
+                    self.tell_waiters(state);
+                    finished.into_iter().for_each(|finished| self.finish(finished));
+                }
+                LocalStep::Forward(asked) => {
+                    let (meta, slices) = *asked;
+                    self.forward(node, &meta, slices);
+                }
+                LocalStep::Send(own) => self.send_own(node, *own),
+            }
+        }
+        self.go_on_leaving(node);
+    }
+
+    /// A request of the program goes to the servers after all.
+    fn forward(&self, node: &NodeRef, meta: &Meta, slices: Slices) {
+        let mut state = lock(&self.requests);
+        state.here.open.remove(&meta.timestamp);
+        let slices = slices.into_iter().enumerate();
+        let slices = slices.filter_map(|(rank, slice)| slice.map(|kv| (rank, kv)));
+        let begun = state.begin_flights(node, meta, slices);
+        self.note_waits(&state);
+        drop(state);
+        let sent = begun.and_then(|messages| self.send_outgoing(node, messages));
+        if let Err(error) = sent {
+            let finished = lock(&self.requests).requests.fail(meta.timestamp, error.to_string());
+            finished.into_iter().for_each(|finished| self.finish(finished));
+        }
+    }
+
+    /// Sends a request of the worker's own.
+    fn send_own(&self, node: &NodeRef, Own { key, rank, meta, kv }: Own) {
+        let mut state = lock(&self.requests);
+        let timestamp = state.requests.new_request(&[server_id(rank as usize)]);
+        state.asked(node.traffic(), timestamp);
+        let pending = Pending::pull(kv.keys.clone(), false, Payload::Own(key));
+        if state.requests.expect(timestamp, pending).is_err() {
+            return; // The job is over.
+        }
+        let meta = Meta { timestamp, ..meta };
+        let begun = state.begin_flights(node, &meta, std::iter::once((rank as usize, kv)));
+        self.note_waits(&state);
+        drop(state);
+        if let Err(error) = begun.and_then(|messages| self.send_outgoing(node, messages)) {
+            let finished = lock(&self.requests).requests.fail(timestamp, error.to_string());
+            finished.into_iter().for_each(|finished| self.finish(finished));
+        }
+    }
+
+    /// A request of the worker's own is over.
+    pub(super) fn own_over(
+        &self,
+        timestamp: i32,
+        key: Key,
+        outcome: std::result::Result<Option<Assembled>, RequestError>,
+    ) {
+        {
+            let mut state = lock(&self.requests);
+            if let Some(flights) = &mut state.flights {
+                flights.forget(timestamp);
+            }
+            state.requests.complete(timestamp);
+        }
+        let (Ok(node), Some(training)) = (self.node(), self.training()) else { return };
+        let value = match outcome {
+            Ok(Some(assembled)) => Ok(joined(&assembled)),
+            Ok(None) => Err("a value was asked for, and none came".to_owned()),
+            Err(error) => Err(error.to_string()),
+        };
+        let mut steps = Vec::new();
+        let value = value.as_deref().map_err(Clone::clone);
+        lock(&training).own_answered(node.now(), key, value, &mut steps);
+        self.do_here(&node, steps);
+    }
+
+    // ---- the end --------------------------------------------------------------------------------
+
+    /// Sends what this customer has changed and not sent, and waits until it is in rounds that are
+    /// over: nobody waits for this worker after that. To be called before it takes leave.
+    ///
+    /// # Errors
+    /// It can never be: the job has failed, or what was changed cannot be sent.
+    pub(crate) fn finish_exchange(&self) -> Result<()> {
+        let node = self.node()?;
+        {
+            let mut state = lock(&self.requests);
+            if !state.here.answers() {
+                return Ok(());
+            }
+            state.here.leaves = true;
+            state.here.left = None;
+        }
+        self.base.queue.push(i32::MIN, Delivery::Rest);
+        let mut state = lock(&self.requests);
+        loop {
+            if let Some(left) = state.here.left.take() {
+                state.here.leaves = false;
+                return left.map_err(NodeError::Remote);
+            }
+            if let Some(failure) = node.failure() {
+                return Err(failure);
+            }
+            let (guard, _) = self
+                .answered
+                .wait_timeout(state, LOOK_EVERY)
+                .unwrap_or_else(PoisonError::into_inner);
+            state = guard;
+        }
+    }
+
+    /// The turn of [`Self::finish_exchange`].
+    pub(crate) fn rest(&self) {
+        if let Ok(node) = self.node() {
+            self.go_on_leaving(&node);
+        }
+    }
+
+    fn go_on_leaving(&self, node: &NodeRef) {
+        let training = {
+            let state = lock(&self.requests);
+            let goes_on = state.here.leaves && state.here.left.is_none();
+            state.here.training.clone().filter(|_| goes_on)
+        };
+        let Some(training) = training else { return };
+        let mut steps = Vec::new();
+        let resting = lock(&training).rest(Rest::Own, &mut steps);
+        let left = match resting {
+            Ok(resting) => {
+                (resting.is_here && resting.is_done && steps.is_empty()).then_some(Ok(()))
+            }
+            Err(why) => Some(Err(why)),
+        };
+        if let Some(left) = left {
+            lock(&self.requests).here.left = Some(left);
+            self.answered.notify_all();
+            return;
+        }
+        for step in steps {
+            if let LocalStep::Send(own) = step {
+                self.send_own(node, *own);
+            } else {
+                log::write(Level::Error, "a worker that computes nothing answers something");
+            }
+        }
+    }
+}
+
+/// The value of one key.
+fn joined(assembled: &Assembled) -> Bytes {
+    if let [whole] = assembled.vals.as_slice() {
+        return whole.clone();
+    }
+    let mut all = BytesMut::with_capacity(assembled.total_vals);
+    assembled.vals.iter().for_each(|part| all.extend_from_slice(part));
+    all.freeze()
+}
