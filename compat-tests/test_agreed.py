@@ -4,20 +4,19 @@ All of them hear why. Network namespaces stand for hosts.
 """
 
 import os
-import shutil
 import subprocess
 import time
 
 import pytest
 
 import harness
+import namespaces
 from harness import NATIVE, OURS, PROGRAM, STOCK, Cluster
+from namespaces import IP, connect, give
 
 NATIVES = {"scheduler": NATIVE, "server": NATIVE, "worker": OURS}
 HERE, THERE = "10.78.2.1", "10.78.2.2"
 NAME = "pslite-agreed-host"
-#: Processes without Python have no PATH here.
-IP = shutil.which("ip")
 
 
 def ended_with(cluster, *parts):
@@ -71,34 +70,14 @@ def test_the_reason_of_one_that_does_not_start_reaches_the_others():
             assert node.wait_for(said) and "PSLITE_LOG=loud" in node.err, cluster.describe()
 
 
-def run(*words):
-    subprocess.run(words, check=True, timeout=20, capture_output=True, text=True)
-
-
 @pytest.fixture
-def hosts(tmp_path):
+def hosts():
     """Two hosts, by role: the scheduler's and the servers', and the workers'."""
-    if os.geteuid() != 0 or not IP:
-        pytest.skip("network namespaces need root and the program ip")
-    names = [f"pslite-agreed-{os.getpid()}-{which}" for which in "ab"]
-    made = []
-    try:
-        for name in names:
-            try:
-                run("ip", "netns", "add", name)
-            except subprocess.CalledProcessError as error:
-                pytest.skip(f"no network namespaces here: {error.stderr.strip()}")
-            made.append(name)
-            run("ip", "-n", name, "link", "set", "lo", "up")
-        run("ip", "-n", names[0], "link", "add", "nic0", "type", "veth", "peer", "name", "nic0",
-            "netns", names[1])
+    with namespaces.hosts("agreed-a", "agreed-b") as names:
+        connect(names[0], "nic0", names[1], "nic0")
         for name, address in zip(names, (HERE, THERE)):
-            run("ip", "-n", name, "addr", "add", f"{address}/24", "dev", "nic0")
-            run("ip", "-n", name, "link", "set", "nic0", "up")
+            give(name, "nic0", address)
         yield names
-    finally:
-        for name in made:
-            subprocess.run(["ip", "netns", "del", name], timeout=20, check=False)
 
 
 def test_an_address_of_the_loopback_is_refused_on_both_hosts(hosts):

@@ -4,14 +4,13 @@ Two network namespaces stand for two hosts. The scheduler's host reaches the oth
 interface only; the other host has a second interface, which comes first in its list.
 """
 
-import os
 import re
-import shutil
-import subprocess
 
 import pytest
 
+import namespaces
 from harness import OURS, STOCK, Cluster
+from namespaces import connect, give
 
 STOCK_LIMIT = 15
 SCHEDULER = "10.77.2.1"
@@ -19,41 +18,19 @@ REACHABLE = "10.77.2.2"
 ELSEWHERE = "10.77.1.1"
 
 
-def run(*words):
-    subprocess.run(words, check=True, timeout=20, capture_output=True, text=True)
-
-
 @pytest.fixture
 def hosts():
     """The names of both namespaces: the scheduler's and the others'."""
-    if os.geteuid() != 0 or not shutil.which("ip"):
-        pytest.skip("network namespaces need root and the program ip")
-    names = [f"pslite-{os.getpid()}-{kind}" for kind in ("scheduler", "others")]
-    made = []
-    try:
-        for name in names:
-            try:
-                run("ip", "netns", "add", name)
-            except subprocess.CalledProcessError as error:
-                pytest.skip(f"no network namespaces here: {error.stderr.strip()}")
-            made.append(name)
-            run("ip", "-n", name, "link", "set", "lo", "up")
+    with namespaces.hosts("scheduler", "others") as names:
         scheduler, others = names
         # The wrong one first: stock takes the first that is not the loopback.
-        run("ip", "-n", others, "link", "add", "first0", "type", "veth", "peer", "name", "first1")
-        run("ip", "-n", others, "addr", "add", f"{ELSEWHERE}/24", "dev", "first0")
-        run("ip", "-n", others, "link", "set", "first0", "up")
-        run("ip", "-n", others, "link", "set", "first1", "up")
-        run("ip", "-n", others, "link", "add", "second0", "type", "veth", "peer", "name", "nic0",
-            "netns", scheduler)
-        run("ip", "-n", others, "addr", "add", f"{REACHABLE}/24", "dev", "second0")
-        run("ip", "-n", others, "link", "set", "second0", "up")
-        run("ip", "-n", scheduler, "addr", "add", f"{SCHEDULER}/24", "dev", "nic0")
-        run("ip", "-n", scheduler, "link", "set", "nic0", "up")
+        connect(others, "first0", others, "first1")
+        give(others, "first0", ELSEWHERE)
+        give(others, "first1")
+        connect(others, "second0", scheduler, "nic0")
+        give(others, "second0", REACHABLE)
+        give(scheduler, "nic0", SCHEDULER)
         yield names
-    finally:
-        for name in made:
-            subprocess.run(["ip", "netns", "del", name], timeout=20, check=False)
 
 
 def cluster_on(hosts, library, env=None, **options):

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::tests::results;
+use super::tests::check_complete;
 use super::*;
 use pslite_core::random::Random;
 use pslite_core::wire::Role;
@@ -41,13 +41,6 @@ fn stand_still(
         let (early, late) = (random.time(apart), random.time(apart));
         config.faults.push((at + early, Fault::Pause(process, time + late - early)));
     }
-}
-
-fn check_complete(config: &JobConfig, report: &Report) {
-    let seed = config.seed;
-    assert_eq!(report.ledger.faults(), [""; 0], "seed {seed}");
-    assert_eq!(report.outcome(), Outcome::Completed, "seed {seed}: {:?}", report.ends);
-    assert_eq!(report.ledger.checked(), results(config), "seed {seed}");
 }
 
 #[test]

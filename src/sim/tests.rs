@@ -17,7 +17,8 @@ pub(super) fn results(config: &JobConfig) -> u64 {
     (config.workers * keys) as u64 * config.program.rounds
 }
 
-fn check_complete(config: &JobConfig, report: &Report) {
+/// The job ended well, and every worker saw every result.
+pub(super) fn check_complete(config: &JobConfig, report: &Report) {
     let seed = config.seed;
     assert_eq!(report.ledger.faults(), [""; 0], "seed {seed}");
     assert_eq!(report.outcome(), Outcome::Completed, "seed {seed}: {:?}", report.ends);

@@ -1,6 +1,7 @@
 //! Jobs by name and seed: what a seed makes of each scenario.
 
 mod exchange;
+mod kinds;
 mod workers;
 
 use pslite_core::store::SumOrder;
@@ -14,6 +15,8 @@ use crate::network::{Edge, NetworkConfig, Process, Rates};
 use crate::steps::{DeathAt, Step};
 use pslite_core::random::{Random, mix};
 use pslite_core::wire::elastic::{SchedulerMessageKind, TransferKind};
+
+pub use kinds::Scenario;
 
 const MS: Duration = Duration::from_millis(1);
 /// Tells the choice of a second customer from all others.
@@ -37,115 +40,6 @@ const ROUNDS_MAX: u64 = 60;
 
 /// Processes that one worker may have been.
 const LIVES: u64 = 3;
-
-/// What a job is to show.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Scenario {
-    /// Nothing happens.
-    Calm,
-    /// Pieces move.
-    Moves,
-    /// Lines have different rates, which change.
-    Rates,
-    /// Servers join.
-    Joins,
-    /// Servers are emptied.
-    Drains,
-    /// Processes pause, and connections break, too shortly for anybody to be taken for dead.
-    Hiccups,
-    /// Messages are lost, repeated and overtaken below the connections, which make it good, and
-    /// late; servers join and die.
-    Losses,
-    /// Servers die at random moments.
-    Deaths,
-    /// A server dies exactly before or after a step.
-    Steps,
-    /// Servers are taken for dead, and are not.
-    FalseDeaths,
-    /// Servers die, and are started again.
-    Restarts,
-    /// The scheduler dies, and goes on with its journal.
-    Scheduler,
-    /// All data take the stock wire, and servers join and die.
-    StockWire,
-    /// More servers die than there are copies.
-    TooManyDeaths,
-    /// Workers die, are taken for dead, and are started again; servers do too.
-    Workers,
-    /// Everything at once.
-    Storm,
-    /// Rounds go along trees, which change; some of what goes along them is lost; and servers,
-    /// workers and the scheduler die.
-    Trees,
-    /// Workers share batches, die, are taken for dead, and are started again.
-    Sessions,
-    /// All processes stand still, for longer than any silence that is suffered; each begins and
-    /// ends a little earlier or later than others. Servers join, and the scheduler may come back.
-    StandStill,
-    /// Workers exchange deltas, at different speeds and for different numbers of iterations; pieces
-    /// move, and servers and the scheduler die.
-    Exchange,
-}
-
-impl Scenario {
-    /// All of them.
-    pub const ALL: [Self; 20] = [
-        Self::Calm,
-        Self::Moves,
-        Self::Rates,
-        Self::Joins,
-        Self::Drains,
-        Self::Hiccups,
-        Self::Losses,
-        Self::Deaths,
-        Self::Steps,
-        Self::FalseDeaths,
-        Self::Restarts,
-        Self::Scheduler,
-        Self::StockWire,
-        Self::TooManyDeaths,
-        Self::Workers,
-        Self::Storm,
-        Self::Trees,
-        Self::Sessions,
-        Self::StandStill,
-        Self::Exchange,
-    ];
-
-    /// Its name, as the command line has it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Calm => "calm",
-            Self::Moves => "moves",
-            Self::Rates => "rates",
-            Self::Joins => "joins",
-            Self::Drains => "drains",
-            Self::Hiccups => "hiccups",
-            Self::Losses => "losses",
-            Self::Deaths => "deaths",
-            Self::Steps => "steps",
-            Self::FalseDeaths => "false-deaths",
-            Self::Restarts => "restarts",
-            Self::Scheduler => "scheduler",
-            Self::StockWire => "stock-wire",
-            Self::TooManyDeaths => "too-many-deaths",
-            Self::Workers => "workers",
-            Self::Storm => "storm",
-            Self::Trees => "trees",
-            Self::Sessions => "sessions",
-            Self::StandStill => "stand-still",
-            Self::Exchange => "exchange",
-        }
-    }
-
-    /// That which a seed stands for if none is named: all in turn, but for the last one, without
-    /// which a seed is the job that it was.
-    #[must_use]
-    pub const fn of_seed(seed: u64) -> Self {
-        Self::ALL[(seed % (Self::ALL.len() as u64 - 1)) as usize]
-    }
-}
 
 /// What is fixed beside the seed.
 #[derive(Clone, Copy, Debug, Default)]
