@@ -106,7 +106,7 @@ fn seeds_with_exchanges() {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let first = number("PSLITE_TEST_SEED").unwrap_or(0);
     let fixed = Fixed { scenario: Some(Scenario::Exchange), ..Fixed::default() };
-    let (mut found, mut rounds, mut held) = (Vec::new(), 0, 0);
+    let (mut found, mut rounds, mut held, mut opened) = (Vec::new(), 0, 0, 0);
     let seeds = number("PSLITE_TEST_SEEDS").unwrap_or(EXCHANGE_SEEDS);
     for seed in first..first + seeds {
         let config = job(seed, &fixed);
@@ -115,10 +115,12 @@ fn seeds_with_exchanges() {
         found.extend(fault(seed, fixed.scenario, &report));
         let exchanges = report.ledger.exchanges();
         (rounds, held) = (rounds + exchanges.0, held + exchanges.1);
+        opened += report.ledger.opened();
     }
     assert!(found.is_empty(), "{}", found.join("\n"));
     assert!(rounds > 20 * seeds as usize, "{rounds} rounds of keys in {seeds} jobs");
     assert!(held > seeds / 10, "{held} pushes were held in {seeds} jobs");
+    assert!(opened > 5 * seeds, "{opened} sums went along trees in {seeds} jobs");
 }
 
 /// Seeds play pulls that ask nobody, and others.

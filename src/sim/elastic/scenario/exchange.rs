@@ -1,6 +1,6 @@
 //! What happens to a job whose workers exchange deltas.
 
-use super::super::config::{ElasticConfig, Exchanges};
+use super::super::config::{ElasticConfig, Exchanges, Trees};
 use super::super::optimizer::Rule;
 use super::super::script::Program;
 use super::{Draw, MS};
@@ -48,7 +48,7 @@ impl Draw {
         let iterations = [0; 3].map(|_: u64| self.between(1, STEPS_MAX));
         let compute = MS * self.of(&[5, 40, 150]);
         config.exchange = spec.map(|spec| Exchanges { spec, iterations, compute });
-        match self.0.below(7) {
+        match self.0.below(8) {
             0 => self.deaths(config, 2),
             1 => self.scheduler(config),
             2 => self.hiccups(config),
@@ -58,6 +58,14 @@ impl Draw {
             }
             4 => self.restarts(config),
             5 => self.rates(config),
+            6 => {
+                config.order = SumOrder::Arrival;
+                config.trees = Some(Trees {
+                    every: MS * self.of(&[30, 100, 400]),
+                    lossy: self.of(&[0, 10, 50]),
+                    hop_loss: self.of(&[0, 0, 1, 5]),
+                });
+            }
             _ => config.move_every = None,
         }
     }

@@ -46,7 +46,7 @@ pub enum Scenario {
     /// ends a little earlier or later than others. Servers join, and the scheduler may come back.
     StandStill,
     /// Workers exchange deltas, at different speeds and for different numbers of iterations; pieces
-    /// move, and servers and the scheduler die.
+    /// move, servers and the scheduler die, or rounds go along trees.
     Exchange,
 }
 
