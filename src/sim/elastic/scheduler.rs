@@ -157,7 +157,10 @@ impl Scheduler {
             ledger.session_begins();
         }
         let opened = words.iter().filter(|(_, word)| word.kind == BalanceKind::Opened as i32);
-        opened.for_each(|(to, word)| ledger.placed(*to, word.instance, word.iteration));
+        opened.for_each(|(to, word)| {
+            let worker = (*to, view.cluster.life_of(*to));
+            ledger.placed(worker, word.instance, word.iteration);
+        });
         ledger.promised(view.process, self.coordinator.validate());
         say(words, out);
     }

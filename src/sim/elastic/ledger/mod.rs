@@ -316,8 +316,9 @@ impl Ledger {
         self.samples.count()
     }
 
-    /// The scheduler has given a worker a place in its session, from that iteration on.
-    pub(super) fn placed(&mut self, worker: NodeId, instance: u64, first: u64) {
+    /// The scheduler has given a worker a place in its session, from that iteration on: the id
+    /// and its life.
+    pub(super) fn placed(&mut self, worker: (NodeId, u64), instance: u64, first: u64) {
         self.samples.placed(worker, instance, first);
     }
 

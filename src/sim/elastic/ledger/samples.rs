@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use pslite_core::training::balance::Batch;
-use pslite_core::wire::{NodeId, worker_id};
+use pslite_core::wire::{NodeId, id_to_rank, worker_id};
 
 /// A batch that a worker took.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,7 @@ pub(super) struct Samples {
     taken: BTreeMap<(u64, u64), Parts>,
     members: BTreeMap<(u64, u64), Member>,
     /// Processes that have a place, with their first iteration, and have taken nothing yet.
-    placed: BTreeMap<(u64, u64), (NodeId, u64)>,
+    placed: BTreeMap<(u64, u64), Member>,
     /// Of which iterations a lost worker may have had samples that it never took: session, from,
     /// to.
     lost: Vec<(u64, u64, u64)>,
@@ -74,11 +74,14 @@ impl Samples {
         (all().count(), all().filter(|(.., instance)| back(*instance)).count())
     }
 
-    /// The scheduler has given a worker a place, from that iteration on.
-    pub(super) fn placed(&mut self, node: NodeId, instance: u64, first: u64) {
+    /// The scheduler has given a worker a place, from that iteration on. Whoever had it before is
+    /// gone, also if nobody had noticed.
+    pub(super) fn placed(&mut self, (node, life): (NodeId, u64), instance: u64, first: u64) {
+        self.lost_but(node, Some(instance));
         let of = (self.run, instance);
         if !self.members.contains_key(&of) {
-            self.placed.insert(of, (node, first));
+            let rank = usize::try_from(id_to_rank(node)).unwrap_or(usize::MAX);
+            self.placed.insert(of, Member { rank, life, next: first, is_lost: false });
         }
     }
 
@@ -121,18 +124,31 @@ impl Samples {
 
     /// The scheduler has lost a worker.
     pub(super) fn lost(&mut self, node: NodeId) {
+        self.lost_but(node, None);
+    }
+
+    /// The processes that had that id are gone, but for that one.
+    fn lost_but(&mut self, node: NodeId, here: Option<u64>) {
         let last = self.taken.keys().next_back().copied().unwrap_or_default();
-        for ((run, _), member) in &mut self.members {
-            if worker_id(member.rank) == node && !member.is_lost {
+        for ((run, instance), member) in &mut self.members {
+            let is_gone = worker_id(member.rank) == node && here != Some(*instance);
+            if is_gone && !member.is_lost {
                 member.is_lost = true;
                 self.lost.push((*run, member.next, last.1 + self.ahead + 2));
             }
         }
         // It may have had its place, and taken nothing of all that it had until it was too late.
         let until = last.1 + self.ahead + 2;
-        let of_it = self.placed.iter().filter(|(_, (who, _))| *who == node);
-        self.lost.extend(of_it.map(|((run, _), (_, first))| (*run, *first, until)));
-        self.placed.retain(|_, (who, _)| *who != node);
+        let (lost, members) = (&mut self.lost, &mut self.members);
+        self.placed.retain(|(run, instance), member| {
+            let is_gone = worker_id(member.rank) == node && here != Some(*instance);
+            if is_gone {
+                lost.push((*run, member.next, until));
+                // It may be alive, and take batches yet.
+                members.insert((*run, *instance), Member { is_lost: true, ..*member });
+            }
+            !is_gone
+        });
     }
 
     /// At the end: the samples that nobody took.
