@@ -100,6 +100,13 @@ const CASES: &[(&str, Case)] = &[
             &["packed", "tree", "balanced:0", "balanced", "fapt:3"],
         ),
     ),
+    (
+        "PSLITE_SYNC",
+        With(
+            &[("DMLC_ROLE", "scheduler")],
+            &["nbsink", "fedavg", "diloco:steps=0", "nbsync:keep=2", "nbsync:every=5", "esync"],
+        ),
+    ),
     ("PSLITE_TUNNELS", Refused(&["7100", "70000", "-1", "a port"])),
     ("PSLITE_REPLICAS", Refused(&["2", "-1", "one"])),
     ("PSLITE_SHARE_INFLOW", FLAG),

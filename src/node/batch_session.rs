@@ -64,6 +64,13 @@ impl BatchSession {
                     .to_owned(),
             ));
         }
+        if node.policy().is_some_and(|word| word.exchange.is_some()) {
+            return Err(NodeError::Invalid(
+                "this job exchanges deltas (PSLITE_SYNC): its workers do not wait for each other \
+                 in each iteration, and a batch session lets them; do without one of both"
+                    .to_owned(),
+            ));
+        }
         let id = SessionId { name: name.to_owned(), instance: open.instance };
         let words = node.training().open(node.now(), &id, open.clone(), measured)?;
         node.event(Event::Tell(words));

@@ -8,7 +8,12 @@ use crate::wire::exchange::ExchangeSpec;
 use crate::wire::{EMPTY, Node};
 
 /// Why a node is turned away that comes later.
-pub(super) const CANNOT: &str = "it cannot exchange deltas, as the others do: its version is older";
+pub(super) const CANNOT: &str =
+    "it cannot exchange deltas, as the others do: its version is older, or it has no store";
+
+/// Why a node of ours cannot.
+const LACKS: &str = "cannot: its version is older, or its values are in an \
+    application's own handler";
 
 impl Cluster {
     /// How this job's workers train while deltas travel, as the policy in force says; `None`: they
@@ -43,7 +48,7 @@ impl Cluster {
             ));
         }
         let node = first(|node| !node.can_exchange())?;
-        Some((node.describe(), "is of an earlier version"))
+        Some((node.describe(), LACKS))
     }
 
     /// Scheduler: with which the job of a journal began. Says so if this process was told

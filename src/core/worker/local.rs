@@ -512,7 +512,7 @@ fn lens_of(vals: &Bytes) -> Bytes {
 }
 
 const CANNOT: &str = "cannot be answered in a job that exchanges deltas (PSLITE_SYNC)";
-const SPARSE: &str = "this job exchanges deltas (PSLITE_SYNC), and row_sparse arrays cannot be: make \
-                      the array dense (stype='default', sparse_grad=False)";
+const SPARSE: &str = "this job exchanges deltas (PSLITE_SYNC), and row_sparse arrays cannot be: \
+    make the array dense (stype='default', sparse_grad=False)";
 const COMPRESSED: &str = "this job exchanges deltas (PSLITE_SYNC), and gradient compression is for \
-                          gradients: drop compression_params";
+    gradients: drop compression_params";

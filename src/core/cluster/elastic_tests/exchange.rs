@@ -55,7 +55,10 @@ fn a_node_that_cannot_do_it_keeps_the_job_from_its_start_and_is_named() {
     for (lacks, who) in [(1, "scheduler"), (101, "server 1"), (103, "worker 1")] {
         let world = job(|port| if port == lacks { 0 } else { ABLE });
         let text = world.failure().unwrap();
-        assert!(text.contains(who) && text.contains("is of an earlier version"), "{text}");
+        assert!(
+            text.contains(who) && text.contains("its version is older, or its values"),
+            "{text}"
+        );
         assert!(world.nodes.iter().all(|node| node.failure().is_some()));
         assert!(world.nodes.iter().all(|node| node.policy().epoch == 0), "no key was made");
     }
