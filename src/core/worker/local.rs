@@ -77,10 +77,10 @@ struct Slice {
 struct Open {
     meta: Meta,
     slices: Vec<Slice>,
-    /// The slices that are done have brought this.
+    /// The gradients of so many slices are applied.
+    stepped: usize,
+    /// What slices have brought, in their order.
     brought: Vec<AheadSlice>,
-    /// The push of the slice that is next is done, and its pull waits.
-    stepped: bool,
 }
 
 /// How the program names a key, for the worker's own requests.
@@ -187,9 +187,10 @@ impl LocalTraining {
         for slice in &slices {
             self.note_way(&meta, slice);
         }
-        self.open.insert(timestamp, Open { meta, slices, brought: Vec::new(), stepped: false });
+        self.open.insert(timestamp, Open { meta, slices, stepped: 0, brought: Vec::new() });
         let went = self.go_on(now, timestamp, steps);
         self.went(timestamp, went);
+        self.end_if_broken(steps);
     }
 
     fn make(&mut self, meta: Meta, slices: Vec<Slice>, servers: usize, steps: &mut Vec<LocalStep>) {
@@ -227,56 +228,54 @@ impl LocalTraining {
     /// Does what can be done of a request.
     fn go_on(&mut self, now: Duration, timestamp: i32, steps: &mut Vec<LocalStep>) -> Went {
         let Some(mut open) = self.open.remove(&timestamp) else { return Went::Over };
-        while let Some(slice) = open.slices.first() {
-            match self.slice(now, &open.meta, slice, open.stepped, steps) {
-                Ok(brought) => {
-                    let Slice { rank, key, .. } = open.slices.remove(0);
-                    open.brought.push(AheadSlice { rank, key, brought });
-                    open.stepped = false;
-                }
-                Err(Stays::Refused(why)) => {
-                    steps.push(LocalStep::Refuse(timestamp, why));
-                    return Went::Over;
-                }
-                Err(Stays::Held) => {
-                    self.open.insert(timestamp, open);
-                    return Went::Held;
-                }
-                Err(Stays::For { key, stepped }) => {
-                    open.stepped = stepped;
-                    self.open.insert(timestamp, open);
-                    return Went::For(key);
-                }
+        let went = match self.do_slices(now, &mut open, steps) {
+            Ok(()) => {
+                steps.push(LocalStep::Answer(timestamp, open.brought));
+                return Went::Over;
             }
-        }
-        steps.push(LocalStep::Answer(timestamp, open.brought));
-        Went::Over
+            Err(Stays::Refused(why)) => {
+                steps.push(LocalStep::Refuse(timestamp, why));
+                return Went::Over;
+            }
+            Err(Stays::Held) => Went::Held,
+            Err(Stays::For(key)) => Went::For(key),
+        };
+        self.open.insert(timestamp, open);
+        went
     }
 
-    /// Does what one slice asks for. What it brings.
-    fn slice(
+    /// Applies all gradients of a request before it takes a value, and asks for all first values
+    /// at once: the rounds of its slices do not wait for each other.
+    fn do_slices(
         &mut self,
         now: Duration,
-        meta: &Meta,
-        slice: &Slice,
-        stepped: bool,
+        open: &mut Open,
         steps: &mut Vec<LocalStep>,
-    ) -> Result<Brought, Stays> {
-        let key = slice.key;
-        if !self.model.has(key) {
-            self.pull_first(slice, steps);
-            return Err(Stays::For { key, stepped: false });
+    ) -> Result<(), Stays> {
+        let Open { meta, slices, stepped, brought } = open;
+        if let Some(missing) = slices.iter().find(|slice| !self.model.has(slice.key)) {
+            slices.iter().for_each(|slice| self.pull_first(slice, steps));
+            return Err(Stays::For(missing.key));
         }
-        if meta.push && !stepped {
+        while meta.push
+            && let Some(slice) = slices.get(*stepped)
+        {
             self.push(now, slice, steps)?;
+            *stepped += 1;
         }
-        if !meta.pull {
-            return Ok(Brought::default());
+        while let Some(slice) = slices.get(brought.len()) {
+            let of_it = if meta.pull { self.pull(slice)? } else { Brought::default() };
+            brought.push(AheadSlice { rank: slice.rank, key: slice.key, brought: of_it });
         }
-        if self.machine.withholds(key) {
-            return Err(Stays::For { key, stepped: meta.push });
+        Ok(())
+    }
+
+    /// The local value of a slice.
+    fn pull(&mut self, slice: &Slice) -> Result<Brought, Stays> {
+        if self.machine.withholds(slice.key) {
+            return Err(Stays::For(slice.key));
         }
-        let (_, vals) = self.model.value(key)?;
+        let (_, vals) = self.model.value(slice.key)?;
         let lens = lens_of(&vals);
         let pairs = KvPairs { keys: slice.kv.keys.clone(), vals, lens };
         Ok(Brought { pairs, more: Vec::new() })
@@ -331,9 +330,10 @@ impl LocalTraining {
         Ok(())
     }
 
+    /// Asks the servers for the first value of a slice, if it is not here or on its way.
     fn pull_first(&mut self, slice: &Slice, steps: &mut Vec<LocalStep>) {
         let Slice { key, dtype, .. } = *slice;
-        if self.beginning.insert(key, dtype).is_some() {
+        if self.model.has(key) || self.beginning.insert(key, dtype).is_some() {
             return;
         }
         let Some(way) = self.ways.get(&key) else { return };
@@ -381,10 +381,14 @@ impl LocalTraining {
     fn look_at_held(&mut self, now: Duration, steps: &mut Vec<LocalStep>) {
         while let Some(timestamp) = self.held.pop_front() {
             match self.go_on(now, timestamp, steps) {
-                Went::Held => return self.held.push_front(timestamp),
+                Went::Held => {
+                    self.held.push_front(timestamp);
+                    break;
+                }
                 went => self.went(timestamp, went),
             }
         }
+        self.end_if_broken(steps);
     }
 
     fn refuse_waiting(&mut self, key: Key, why: &str, steps: &mut Vec<LocalStep>) {
@@ -402,6 +406,13 @@ impl LocalTraining {
             steps.push(LocalStep::Refuse(timestamp, why.clone()));
         }
         self.broken.get_or_insert(why);
+    }
+
+    /// A delta could not be sent: those that wait for its round would wait for ever.
+    fn end_if_broken(&mut self, steps: &mut Vec<LocalStep>) {
+        if let Some(why) = self.broken.clone() {
+            self.breaks(why, steps);
+        }
     }
 
     // ---- while the program computes nothing -----------------------------------------------------
@@ -476,7 +487,7 @@ impl LocalTraining {
 enum Stays {
     Refused(String),
     Held,
-    For { key: Key, stepped: bool },
+    For(Key),
 }
 
 impl From<StoreError> for Stays {

@@ -283,6 +283,52 @@ fn a_worker_whose_training_has_diverged_ends_and_says_which_key() {
 }
 
 #[test]
+fn all_slices_of_a_request_are_sent_before_one_of_them_waits() {
+    let mut job = Job::new("fedavg:steps=1", 2);
+    let sent = |job: &Job, worker: usize| -> Vec<Key> {
+        let own = |step: &LocalStep| match step {
+            LocalStep::Send(own) => Some(own.key),
+            _ => None,
+        };
+        job.steps[worker].iter().filter_map(own).collect()
+    };
+    job.push(0, 10.0);
+    job.serve();
+    job.answers(0);
+    // The first values.
+    let pulled = job.pull(1);
+    assert_eq!(sent(&job, 1), keys());
+    job.serve();
+    assert_eq!(job.answers(1), [(pulled, Some([10.0; 2]))]);
+    // The deltas of a push that waits for the values.
+    let asked = job.push_pull(1, 1.0);
+    assert_eq!(sent(&job, 1), keys());
+    assert!(job.workers[1].has(asked));
+}
+
+#[test]
+fn who_waits_for_a_round_is_told_when_another_key_ends_the_training() {
+    let mut job = Job::begun("fedavg:steps=1", 2);
+    let waits = job.push_pull(1, 1.0);
+    let other = keys()[0] + 1;
+    job.values.insert(other, 0.0);
+    let kv = KvPairs {
+        keys: Bytes::copy_from_slice(&other.to_ne_bytes()),
+        vals: bytes(f32::NAN),
+        lens: Bytes::new(),
+    };
+    let ranges = server_key_ranges(SERVERS);
+    let slices = slice(&kv, 4, &ranges).unwrap();
+    let head = command_of(RequestKind::Default, Dtype::F32);
+    let meta = Meta { head, push: true, timestamp: 99, request: true, ..Meta::default() };
+    job.workers[1].ask(NOW, meta, slices, &ranges, &mut job.steps[1]);
+    job.serve();
+    job.validate();
+    let refused: Vec<i32> = job.refusals(1).into_iter().map(|(timestamp, _)| timestamp).collect();
+    assert_eq!(refused, [99, waits]);
+}
+
+#[test]
 fn who_leaves_sends_its_last_stretch() {
     let mut job = Job::begun("nbsync:published", 1);
     for _ in 0..3 {
@@ -313,7 +359,8 @@ fn a_push_of_old_and_new_keys_is_refused() {
         vals: [bytes(1.0), bytes(1.0)].concat().into(),
         lens: Bytes::new(),
     };
-    let meta = Meta { push: true, timestamp: 99, request: true, ..Meta::default() };
+    let head = command_of(RequestKind::Default, Dtype::F32);
+    let meta = Meta { head, push: true, timestamp: 99, request: true, ..Meta::default() };
     let slices = slice(&kv, 4, &ranges).unwrap();
     let mut steps = Vec::new();
     job.workers[0].ask(NOW, meta, slices, &ranges, &mut steps);

@@ -1,7 +1,7 @@
 //! The requests of a simulated worker: the real bookkeeping of `kv`, joined as `node`'s customer
 //! joins it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,7 +13,9 @@ use pslite_core::invariant::Valid;
 use pslite_core::kv::commands::{Again, Commands};
 use pslite_core::kv::flights::{AheadSlice, Answered, Brought, Flights, Outgoing, Slice};
 use pslite_core::kv::worker::Response;
-use pslite_core::kv::{Answerer, Assembled, Finished, KvError, Pending, WorkerRequests, slice};
+use pslite_core::kv::{
+    Answerer, Assembled, Finished, KvError, Pending, Slices, WorkerRequests, slice,
+};
 use pslite_core::store::command::Head;
 use pslite_core::trees::{Relay, Step};
 use pslite_core::values::kind::form_of;
@@ -37,6 +39,8 @@ pub(super) struct Requests<D> {
     commands: Commands,
     /// The values of pulls whose turn has not come yet, by timestamp.
     ended_ahead: BTreeMap<i32, Vec<AheadSlice>>,
+    /// Requests that the local model has, and no server.
+    local: BTreeSet<i32>,
     pub(super) sabotage: Sabotage,
     pub(super) me: NodeId,
     pub(super) relay: Relay,
@@ -61,6 +65,7 @@ impl<D> Requests<D> {
             keys: BTreeMap::new(),
             commands: Commands::default(),
             ended_ahead: BTreeMap::new(),
+            local: BTreeSet::new(),
             sabotage,
             me: EMPTY,
             relay: Relay::default(),
@@ -82,12 +87,33 @@ impl<D> Requests<D> {
     pub(super) fn values(
         &mut self,
         now: Duration,
-        (head, push, pull): (i32, bool, bool),
+        kind: (i32, bool, bool),
         kv: &KvPairs,
         payload: D,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) -> Result<i32, String> {
+        let (meta, slices) = self.open(kind, kv, payload)?;
+        if let Answerer::Ahead(all) =
+            Answerer::of(false, Some(&mut self.flights), &meta, &slices, &self.ranges)
+        {
+            self.keep_ahead(meta.timestamp, all);
+        } else {
+            self.go(now, &meta, slices, ledger, out)?;
+        }
+        Ok(self.name_of(meta.timestamp))
+    }
+
+    /// A new request, of which nobody has heard: what it says, and what of it is for each server.
+    ///
+    /// # Errors
+    /// It does not fit the ranges.
+    fn open(
+        &mut self,
+        (head, push, pull): (i32, bool, bool),
+        kv: &KvPairs,
+        payload: D,
+    ) -> Result<(Meta, Slices), String> {
         let ranks: Vec<NodeId> = (0..self.ranges.len()).map(server_id).collect();
         let timestamp = self.requests.new_request(&ranks);
         let placed = self.space.map(|space| space.place(&kv.keys)).transpose();
@@ -103,32 +129,99 @@ impl<D> Requests<D> {
             return Err("a new request is over already".to_owned());
         }
         let meta = Meta { head, push, pull, ..self.meta(timestamp) };
-        if let Answerer::Ahead(all) =
-            Answerer::of(false, Some(&mut self.flights), &meta, &slices, &self.ranges)
-        {
-            self.keep_ahead(timestamp, all);
-            for rank in slices.iter().enumerate().filter(|(_, slice)| slice.is_none()) {
-                drop(self.requests.skip(timestamp, server_id(rank.0)));
-            }
-            return Ok(self.name_of(timestamp));
+        for rank in slices.iter().enumerate().filter(|(_, slice)| slice.is_none()) {
+            // Each tensor has a key: somebody is asked.
+            drop(self.requests.skip(timestamp, server_id(rank.0)));
         }
+        Ok((meta, slices))
+    }
+
+    /// A request goes to the servers.
+    fn go(
+        &mut self,
+        now: Duration,
+        meta: &Meta,
+        slices: Slices,
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+    ) -> Result<(), String> {
         let mut messages = Vec::new();
         for (rank, kv) in slices.into_iter().enumerate() {
-            let Some(kv) = kv else {
-                // Each tensor has a key: somebody is asked.
-                drop(self.requests.skip(timestamp, server_id(rank)));
-                continue;
-            };
+            let Some(kv) = kv else { continue };
             let first = self.ranges.get(rank).map_or(0, |range| range.begin);
-            let (form, key) = form_of(&meta, &kv, first);
-            self.keys.insert((timestamp, rank as u32), key);
+            let (form, key) = form_of(meta, &kv, first);
+            self.keys.insert((meta.timestamp, rank as u32), key);
             let slice = Slice { meta: meta.clone(), rank: rank as u32, key, form, kv };
             let begun = self.flights.begin(now, slice, &mut messages);
             begun.map_err(|error| error.to_string())?;
         }
         self.dispatch(messages, ledger, out);
-        Ok(self.name_of(timestamp))
+        Ok(())
     }
+
+    // ---- what the local model answers (docs/nbsync.md) ------------------------------------------
+
+    /// A request for the local model: what it says, its slices, and its name.
+    ///
+    /// # Errors
+    /// It does not fit the ranges.
+    pub(super) fn ask_local(
+        &mut self,
+        kind: (i32, bool, bool),
+        kv: &KvPairs,
+        payload: D,
+    ) -> Result<(Meta, Slices, i32), String> {
+        let (meta, slices) = self.open(kind, kv, payload)?;
+        self.local.insert(meta.timestamp);
+        let name = self.name_of(meta.timestamp);
+        Ok((meta, slices, name))
+    }
+
+    /// The local model has answered a request.
+    pub(super) fn answer_local(&mut self, timestamp: i32, all: Vec<AheadSlice>) -> Option<Over<D>> {
+        self.local.remove(&timestamp);
+        self.requests.on_ahead(timestamp, all).map(|finished| self.over(finished))
+    }
+
+    /// The local model has refused a request.
+    pub(super) fn refuse_local(&mut self, timestamp: i32, why: String) -> Option<Over<D>> {
+        self.local.remove(&timestamp);
+        self.requests.fail(timestamp, why).map(|finished| self.over(finished))
+    }
+
+    /// The local model leaves a request to the servers.
+    ///
+    /// # Errors
+    /// As [`Self::values`].
+    pub(super) fn forward(
+        &mut self,
+        now: Duration,
+        (meta, slices): (Meta, Slices),
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+    ) -> Result<(), String> {
+        self.local.remove(&meta.timestamp);
+        self.go(now, &meta, slices, ledger, out)
+    }
+
+    /// The local model sends a request of its own. Its name.
+    ///
+    /// # Errors
+    /// As [`Self::values`].
+    pub(super) fn send_own(
+        &mut self,
+        now: Duration,
+        (meta, kv): (&Meta, &KvPairs),
+        payload: D,
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+    ) -> Result<i32, String> {
+        let (meta, slices) = self.open((meta.head, meta.push, meta.pull), kv, payload)?;
+        self.go(now, &meta, slices, ledger, out)?;
+        Ok(self.name_of(meta.timestamp))
+    }
+
+    // ---- what comes back ------------------------------------------------------------------------
 
     /// Which customer of its worker it is.
     pub(super) const fn customer(&self) -> i32 {
@@ -298,7 +391,10 @@ impl<D> Requests<D> {
         self.flights.lost(now, server);
         let waiting = self.requests.tracker().waiting_for(server);
         self.commands.lost(server);
-        let bound = |ts: &i32| !self.flights.has(*ts) && !self.commands.is_orphan(*ts);
+        let bound = |ts: &i32| {
+            let is_local = self.local.contains(ts);
+            !is_local && !self.flights.has(*ts) && !self.commands.is_orphan(*ts)
+        };
         let bound: Vec<i32> = waiting.into_iter().filter(bound).collect();
         let ended: Vec<Finished<D>> =
             bound.into_iter().filter_map(|ts| self.requests.skip(ts, server)).collect();

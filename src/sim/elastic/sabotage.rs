@@ -11,7 +11,6 @@ use pslite_core::cluster::Policy;
 use pslite_core::cluster::journal::Change;
 use pslite_core::kv::flights::{AheadSlice, Brought};
 use pslite_core::store::{Outbound, Outgoing};
-use pslite_core::training::exchange::Act;
 use pslite_core::trees::{Part, Step};
 use pslite_core::values::KvPairs;
 use pslite_core::wire::balance::{BalanceMessage, BalanceShare};
@@ -106,7 +105,7 @@ pub enum Plant {
     FirstDeltaTwice,
     /// A worker leaves without its last stretch.
     LastStretchLost,
-    /// A worker never takes the global value.
+    /// A worker is never told another global value than the first one.
     SwapForgotten,
     /// A replica divides the mean of a round once more.
     DividedTwice,
@@ -211,9 +210,10 @@ impl Sabotage {
         self.is(Plant::LastStretchLost)
     }
 
-    /// What is done with a key.
-    pub(super) fn act(&self, act: Act) -> Act {
-        Act { swap: act.swap && !self.is(Plant::SwapForgotten), ..act }
+    /// The value that servers answered of a key, as the local model is told it.
+    pub(super) fn global(&mut self, key: Key, value: Bytes) -> Bytes {
+        let first = self.values.entry((key, 0, 0)).or_insert_with(|| value.clone()).clone();
+        if self.is(Plant::SwapForgotten) { first } else { value }
     }
 
     /// A delta, as it is sent.

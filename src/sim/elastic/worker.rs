@@ -3,14 +3,16 @@
 
 mod batches;
 mod exchange;
+mod purpose;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use self::batches::Batches;
 use self::exchange::Trainer;
+pub(super) use self::purpose::Purpose;
 use super::config::{Exchanges, Sessions};
-use super::ledger::{Bounds, Ledger};
+use super::ledger::Ledger;
 use super::paces::Paces;
 use super::requests::{Over, Requests};
 use super::sabotage::Sabotage;
@@ -23,7 +25,7 @@ use pslite_core::invariant::Valid;
 use pslite_core::random::Random;
 use pslite_core::values::{KeyRange, KvPairs, Space, server_key_ranges};
 use pslite_core::wire::elastic::{KeyRoute, Topic};
-use pslite_core::wire::{ALL_GROUP, Key, Meta, NodeId, SERVER_GROUP, WORKER_GROUP, id_to_rank};
+use pslite_core::wire::{ALL_GROUP, Meta, NodeId, SERVER_GROUP, WORKER_GROUP, id_to_rank};
 
 /// Enters the job.
 const START: u64 = 1;
@@ -53,35 +55,6 @@ pub(super) struct WorkerConfig {
     pub(super) workers: usize,
     /// So many percent of what comes along a tree are lost, until then.
     pub(super) hop_loss: Option<(u32, Duration)>,
-}
-
-/// What a request is for.
-#[derive(Clone, Debug)]
-pub(super) enum Purpose {
-    Push {
-        tensor: usize,
-        round: u64,
-    },
-    Pull {
-        tensor: usize,
-        bounds: Bounds,
-    },
-    Both {
-        tensor: usize,
-        round: u64,
-        bounds: Bounds,
-    },
-    Command,
-    /// The values with which a tensor begins.
-    First {
-        tensor: usize,
-    },
-    /// What was changed of a key, for the global value.
-    Delta {
-        key: Key,
-    },
-    /// The values at the end.
-    Last,
 }
 
 /// The customers of a worker whose tensors these are.
@@ -118,8 +91,6 @@ impl Worker {
         let (compute, workers) = (config.compute, config.workers);
         let batches = |plan| Batches::new(plan, compute, workers, &mut random);
         let batches = config.sessions.map(batches);
-        let trainer = |plan| Trainer::new(plan, workers, config.servers, &config.tensors);
-        let trainer = config.exchange.map(trainer);
         Self {
             ranges: server_key_ranges(config.servers),
             random,
@@ -131,7 +102,7 @@ impl Worker {
             open: 0,
             came_back: false,
             batches,
-            trainer,
+            trainer: None,
             config,
         }
     }
@@ -181,9 +152,11 @@ impl Worker {
         out: &mut Vec<Output>,
     ) {
         self.take(view, input, ledger, out);
+        self.do_local(view, ledger, out);
         while let Some(over) = self.customers.iter_mut().find_map(Requests::end_ahead) {
             ledger.note_ahead();
             self.over(view, over, ledger, out);
+            self.do_local(view, ledger, out);
         }
     }
 
@@ -192,9 +165,8 @@ impl Worker {
             Input::Ready => {
                 self.rank = usize::try_from(id_to_rank(view.cluster.me().id)).unwrap_or(0);
                 self.customers.iter_mut().for_each(|one| one.set_id(view.cluster.me().id));
-                if let (Some(trainer), Some(plan)) = (&mut self.trainer, self.config.exchange) {
-                    trainer.is_of_rank(plan, self.rank);
-                }
+                let trainer = |plan| Trainer::new(plan, &self.config, self.rank);
+                self.trainer = self.config.exchange.map(trainer);
                 if view.cluster.me().is_recovery {
                     self.came_back = true;
                     // Its first policy came before this word of it.
@@ -459,8 +431,8 @@ impl Worker {
         if let Some(batches) = self.batches.take() {
             return self.train_by_batches(view, batches, ledger, out);
         }
-        if let Some(trainer) = self.trainer.take() {
-            return self.train_by_exchange(view, trainer, ledger, out);
+        if self.trainer.is_some() {
+            return self.train_by_exchange(view, ledger, out);
         }
         if self.training != Some(*round) {
             self.training = Some(*round);
@@ -543,6 +515,10 @@ impl Worker {
     ) {
         let of = &self.config.tensors[tensor];
         let kv = of.as_the_customer_knows(kv);
+        // The look at the end is at the servers.
+        if self.trainer.is_some() && !matches!(purpose, Purpose::Last) {
+            return self.ask_local(view, (kind, kv), (purpose, what), ledger, out);
+        }
         let customer = &mut self.customers[of.customer as usize];
         match customer.values(view.now, kind, &kv, purpose, ledger, out) {
             Ok(timestamp) => ledger.wait_begun(view.process, timestamp, what),
@@ -560,6 +536,9 @@ impl Worker {
         out: &mut Vec<Output>,
     ) {
         ledger.wait_ended(view.process, timestamp);
+        if let Purpose::Own { key } = purpose {
+            return self.own_over(view, key, result, ledger, out);
+        }
         let assembled = match result {
             Ok(assembled) => assembled,
             Err(error) => return out.push(Output::End(Err(format!("{purpose:?}: {error}")))),
@@ -578,17 +557,13 @@ impl Worker {
                 ledger.last_values(self.rank, &assembled.vals.concat());
                 return self.end_stage_if_over(view, ledger, out);
             }
-            Purpose::First { tensor } => {
-                if let Err(why) = self.first_values(tensor, &assembled.vals.concat()) {
-                    out.push(Output::End(Err(why)));
-                }
+            Purpose::Step { tensor, pulls: false } => {
+                return self.ask_values(view, (tensor, Purpose::Local { tensor }), ledger, out);
             }
-            Purpose::Delta { key } => {
-                let value = assembled.vals.concat();
-                if let Err(why) = self.global_value(view, key, &value, ledger, out) {
-                    out.push(Output::End(Err(why)));
-                }
+            Purpose::Step { tensor, pulls: true } | Purpose::Local { tensor } => {
+                return self.local_values(view, tensor, &assembled.vals.concat(), ledger, out);
             }
+            Purpose::Own { .. } => return, // It is the local model's, above.
             Purpose::Push { tensor, round } => {
                 self.paces.change(tensor, |pace| pace.done += 1);
                 ledger.push_done(self.rank, tensor, round);

@@ -1,22 +1,32 @@
 //! Deltas. Each global value says how many steps of whom are in it. So the answer to a delta must
 //! have as many steps of its sender as it has sent, in each element; of one round all workers have
-//! the same value; and at the end each step of everybody is in each element once.
+//! the same value; what a worker trains with is a global value that it was told, and those of its
+//! own steps that are not in it; and at the end each step of everybody is in each element once.
 
 use std::collections::BTreeMap;
 
 use super::Invariant;
 use super::once::counts;
+use crate::elastic::workload::COUNT_BASE;
 use pslite_core::wire::Key;
 
 /// How far a worker is with a key.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(in crate::elastic) struct Exchanged {
     /// Steps that it took.
     pub(in crate::elastic) steps: u64,
-    /// Those that are in deltas.
-    pub(in crate::elastic) sent: u64,
+    /// How many they were when each delta was sent.
+    pub(in crate::elastic) sent: Vec<u64>,
     /// Deltas that were answered.
     pub(in crate::elastic) rounds: u64,
+}
+
+impl Exchanged {
+    /// Its steps that are in the global value of that round.
+    fn sent_by(&self, round: u64) -> u64 {
+        let at = round.checked_sub(1).and_then(|at| self.sent.get(at as usize));
+        at.copied().unwrap_or(0)
+    }
 }
 
 /// See the module.
@@ -38,10 +48,10 @@ impl Deltas {
         &mut self,
         (worker, workers): (usize, usize),
         key: Key,
-        at: Exchanged,
+        at: &Exchanged,
         value: &[u8],
     ) -> Found {
-        let Exchanged { sent, rounds, .. } = at;
+        let (sent, rounds) = (at.sent_by(at.rounds), at.rounds);
         let name = format!("worker {worker}, key {key}, round {rounds}");
         let mut found = Found::new();
         for (element, counted) in counts(value, workers).into_iter().enumerate() {
@@ -58,6 +68,40 @@ impl Deltas {
             found.push((Invariant::Version, format!("{name}: another worker has another value")));
         }
         found
+    }
+
+    /// A worker is told what it trains with. `keeps`: a swap keeps what was computed since the
+    /// send.
+    pub(super) fn trains_with(
+        &self,
+        (worker, workers): (usize, usize),
+        key: Key,
+        (at, keeps): (&Exchanged, bool),
+        value: &[u8],
+    ) -> Found {
+        let zeros = vec![0; value.len()];
+        let is_of = |round: u64| {
+            let global = if round == 0 { Some(&zeros) } else { self.rounds.get(&(key, round)) };
+            // What is not kept was computed until the next send, which swaps.
+            let from = at.sent_by(if keeps || round == 0 { round } else { round + 1 });
+            let own = at.steps.saturating_sub(from) as f32 * workers as f32;
+            let own = own * COUNT_BASE.powi(worker as i32);
+            global.is_some_and(|global| {
+                let pairs = floats(global).zip(floats(value));
+                global.len() == value.len() && pairs.clone().all(|(global, v)| v == global + own)
+            })
+        };
+        // A round is swapped before the next one of the key is sent.
+        if is_of(at.rounds) || at.rounds > 0 && is_of(at.rounds - 1) {
+            return Found::new();
+        }
+        let text = format!(
+            "worker {worker}, key {key}: it trains with {:?}, which is no value of round {} or the \
+             one before and its own steps: {at:?}",
+            floats(value).next(),
+            at.rounds
+        );
+        vec![(Invariant::Version, text)]
     }
 
     /// A worker is through, and has taken so many steps.
@@ -84,4 +128,9 @@ impl Deltas {
         let text = |digits| format!("worker {worker} has {digits:?} at the end of {steps:?} steps");
         wrong.map(|digits| (Invariant::Once, text(digits))).into_iter().collect()
     }
+}
+
+fn floats(values: &[u8]) -> impl Iterator<Item = f32> + Clone {
+    let (elements, _) = values.as_chunks::<4>();
+    elements.iter().map(|bytes| f32::from_ne_bytes(*bytes))
 }

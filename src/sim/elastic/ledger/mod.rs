@@ -342,9 +342,24 @@ impl Ledger {
     }
 
     /// A worker is told the global value of a key, in answer to a delta.
-    pub(super) fn exchanged(&mut self, worker: usize, key: Key, at: Exchanged, value: &[u8]) {
+    pub(super) fn exchanged(&mut self, worker: usize, key: Key, at: &Exchanged, value: &[u8]) {
         self.checked += 1;
         let found = self.deltas.exchanged((worker, self.plan.workers), key, at, value);
+        for (invariant, text) in found {
+            self.found(invariant, [text]);
+        }
+    }
+
+    /// A worker is told what it trains with ([`Deltas::trains_with`]).
+    pub(super) fn trains_with(
+        &mut self,
+        worker: usize,
+        key: Key,
+        at: (&Exchanged, bool),
+        value: &[u8],
+    ) {
+        self.checked += 1;
+        let found = self.deltas.trains_with((worker, self.plan.workers), key, at, value);
         for (invariant, text) in found {
             self.found(invariant, [text]);
         }

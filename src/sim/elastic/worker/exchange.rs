@@ -1,31 +1,39 @@
-//! A worker that trains while deltas travel (docs/nbsync.md): the real machine and the real local
-//! values, joined as a node is to join them. Each step adds to each element of its values what says
-//! whose step it was. So each global value says how many steps of whom are in it.
+//! A worker that trains while deltas travel (docs/nbsync.md): the program of a script, and the real
+//! local model that answers it, joined as `node`'s customer joins them. Each step adds to each
+//! element of a value what says whose step it was. So each global value says how many steps of whom
+//! are in it.
+//!
+//! The program is MXNet's. It pulls each tensor once. Then in each iteration it computes, pushes
+//! each tensor, and pulls it when that is answered, or has both in one request. It computes again
+//! when it has all of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::super::config::Exchanges;
 use super::super::ledger::{Exchanged, Ledger};
-use super::super::workload::{COUNT_BASE, Tensor};
-use super::{Purpose, Worker};
+use super::super::workload::Push;
+use super::{Purpose, Worker, WorkerConfig};
 use crate::app::{Output, View};
 use pslite_core::invariant::Valid;
-use pslite_core::random::Random;
+use pslite_core::kv::Assembled;
 use pslite_core::store::command::Head;
-use pslite_core::store::local::{LocalModel, Obeyed};
-use pslite_core::training::exchange::{Act, Exchange, Push, Rest, Turn};
-use pslite_core::values::{Dtype, KvPairs};
+use pslite_core::store::local::Obeyed;
+use pslite_core::training::exchange::Rest;
+use pslite_core::values::KvPairs;
 use pslite_core::wire::Key;
+use pslite_core::worker::{LocalStep, LocalTraining, Own};
+
+/// So many percent of the pushes pull as well.
+const BOTH: u32 = 50;
 
 /// See the module.
 pub(super) struct Trainer {
-    machine: Exchange,
-    model: LocalModel,
-    /// Of each wire key: its tensor, and how many bytes its value has.
-    keys: BTreeMap<Key, (usize, usize)>,
+    training: LocalTraining,
+    /// What the local model has said, and is not done.
+    steps: VecDeque<LocalStep>,
     /// Iterations that it computes, and those that it has begun to push.
     iterations: u64,
     begun: u64,
@@ -33,227 +41,259 @@ pub(super) struct Trainer {
     compute: Duration,
     /// It computes until then.
     computing: Option<Duration>,
-    /// What is left to push of this iteration.
-    rest: Vec<Key>,
+    /// It has pulled its tensors for the first time, or does so.
+    has_pulled: bool,
+    /// Tensors whose values it waits for.
+    open: usize,
+    /// A swap keeps what was computed since the send.
+    keeps: bool,
     /// Of each key: steps, steps that were sent, and rounds whose values came.
     done: BTreeMap<Key, Exchanged>,
-    /// Tensors whose first values are not here.
-    unknown: Option<usize>,
 }
 
 impl Trainer {
-    pub(super) fn new(plan: Exchanges, workers: usize, servers: usize, tensors: &[Tensor]) -> Self {
-        let keys = tensors.iter().enumerate().flat_map(|(index, tensor)| {
-            tensor.slices.iter().map(move |slice| (slice.key, (index, tensor.bytes(slice))))
-        });
+    /// That of the worker of that rank, which says how many iterations it computes, and how fast.
+    pub(super) fn new(plan: Exchanges, config: &WorkerConfig, rank: usize) -> Self {
+        let Exchanges { spec, iterations, compute } = plan;
         Self {
-            machine: Exchange::new(plan.spec),
-            model: LocalModel::new(&plan.spec, workers as u32, servers),
-            keys: keys.collect(),
-            iterations: 0,
+            training: LocalTraining::new(&spec, config.workers as u32, config.servers, rank == 0),
+            steps: VecDeque::new(),
+            iterations: iterations[rank % iterations.len()],
             begun: 0,
-            compute: plan.compute,
+            compute: compute * (1 + rank as u32 % 3),
             computing: None,
-            rest: Vec::new(),
+            has_pulled: false,
+            open: 0,
+            keeps: spec.waits || spec.keep || spec.sections > 1,
             done: BTreeMap::new(),
-            unknown: None,
         }
-    }
-
-    /// Its rank is known: how many iterations it computes, and how fast.
-    pub(super) fn is_of_rank(&mut self, plan: Exchanges, rank: usize) {
-        self.iterations = plan.iterations[rank % plan.iterations.len()];
-        self.compute = plan.compute * (1 + rank as u32 % 3);
     }
 
     /// True if a command stays at the worker.
     pub(super) fn obeys(&mut self, head: i32, body: &Bytes) -> Result<bool, String> {
-        let obeyed = self.model.command(Head::from(head), body);
+        let obeyed = self.training.command(Head::from(head), body);
         obeyed.map(|obeyed| obeyed == Obeyed::Here).map_err(|error| error.to_string())
     }
 
-    /// What the machine promises of itself.
+    /// What the local model promises of itself.
     pub(super) fn validate(&self) -> Valid {
-        self.machine.validate()
+        self.training.validate()
     }
 
     /// How far it is, for people.
     pub(super) fn describe(&self) -> String {
-        let counts = self.machine.counts();
-        format!("iterations {} of {}, {counts:?}", self.begun, self.iterations)
-    }
-
-    /// The next iteration begins: its keys, in any order.
-    fn next_iteration(&mut self, random: &mut Random) {
-        self.begun += 1;
-        self.rest = self.keys.keys().copied().collect();
-        let first = random.below(self.rest.len().max(1) as u64) as usize;
-        self.rest.rotate_left(first);
-    }
-
-    /// One gradient of a key: a step of this worker.
-    fn step(&mut self, key: Key, rank: usize) -> Result<(), String> {
-        let bytes = self.keys.get(&key).map_or(0, |(_, bytes)| *bytes);
-        let one = COUNT_BASE.powi(rank as i32).to_ne_bytes();
-        let gradient: Vec<u8> = one.iter().copied().cycle().take(bytes).collect();
-        self.model.step(key, Dtype::F32, &gradient).map_err(|error| error.to_string())?;
-        self.done.entry(key).or_default().steps += 1;
-        Ok(())
+        let (counts, waits) = (self.training.counts(), self.training.waits());
+        let Self { begun, iterations, open, .. } = self;
+        format!("iterations {begun} of {iterations}, {open} open, {counts:?}, waits {waits:?}")
     }
 }
 
 impl Worker {
-    /// Trains: computes, and exchanges what it has changed.
+    // ---- the program ----------------------------------------------------------------------------
+
+    /// Trains: computes, pushes and pulls.
     pub(super) fn train_by_exchange(
         &mut self,
         view: &View<'_>,
-        mut trainer: Trainer,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) {
-        let is_over = self.exchange_on(view, &mut trainer, ledger, out);
-        self.trainer = Some(trainer);
-        match is_over {
-            Ok(true) => self.next_stage(view, ledger, out),
-            Ok(false) => {}
+        let Some(trainer) = &mut self.trainer else { return };
+        if trainer.open > 0 {
+            return;
+        }
+        if !trainer.has_pulled {
+            trainer.has_pulled = true;
+            for tensor in 0..self.config.tensors.len() {
+                self.ask_values(view, (tensor, Purpose::Local { tensor }), ledger, out);
+            }
+            return;
+        }
+        if trainer.begun == trainer.iterations {
+            return self.finish_exchange(view, ledger, out);
+        }
+        let until =
+            *trainer.computing.get_or_insert_with(|| view.now + self.random.time(trainer.compute));
+        if view.now < until {
+            return out.push(Output::WakeAfter(until - view.now));
+        }
+        trainer.computing = None;
+        trainer.begun += 1;
+        self.push_iteration(view, ledger, out);
+    }
+
+    /// Pushes all tensors, from any of them on.
+    fn push_iteration(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
+        let tensors = self.config.tensors.len();
+        let first = self.random.below(tensors.max(1) as u64) as usize;
+        for at in 0..tensors {
+            let tensor = (first + at) % tensors;
+            let pulls = self.random.percent(BOTH);
+            let Some(trainer) = &mut self.trainer else { return };
+            let of = &self.config.tensors[tensor];
+            for slice in &of.slices {
+                trainer.done.entry(slice.key).or_default().steps += 1;
+            }
+            let round = trainer.begun;
+            let push = Push { worker: self.rank, round, counts: self.config.counts };
+            let kv = of.push(push, &self.ranges);
+            let what = format!("step {round} of tensor {tensor}");
+            let purpose = (Purpose::Step { tensor, pulls }, what);
+            self.ask(view, tensor, ((of.head(false), true, pulls), kv), purpose, ledger, out);
+        }
+    }
+
+    /// The program has the local values of a tensor.
+    pub(super) fn local_values(
+        &mut self,
+        view: &View<'_>,
+        tensor: usize,
+        values: &[u8],
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(trainer) = &mut self.trainer else { return };
+        let of = &self.config.tensors[tensor];
+        let mut rest = values;
+        for slice in &of.slices {
+            let Some((value, after)) = rest.split_at_checked(of.bytes(slice)) else {
+                let why = format!("tensor {tensor}: {} bytes are too few", values.len());
+                return out.push(Output::End(Err(why)));
+            };
+            rest = after;
+            let done = trainer.done.entry(slice.key).or_default();
+            ledger.trains_with(self.rank, slice.key, (done, trainer.keeps), value);
+        }
+        trainer.open -= 1;
+        self.train(view, ledger, out);
+    }
+
+    /// The last stretch.
+    fn finish_exchange(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
+        let Some(trainer) = &mut self.trainer else { return };
+        let is_over = if self.customers[0].sabotage.forgets_the_end() {
+            true
+        } else {
+            let mut steps = Vec::new();
+            let resting = match trainer.training.rest(Rest::Own, &mut steps) {
+                Ok(resting) => resting,
+                Err(why) => return out.push(Output::End(Err(why))),
+            };
+            let is_over = resting.is_here && resting.is_done && steps.is_empty();
+            trainer.steps.extend(steps);
+            is_over
+        };
+        if is_over {
+            ledger.trained(self.rank, trainer.iterations);
+            self.next_stage(view, ledger, out);
+        }
+    }
+
+    // ---- the local model ------------------------------------------------------------------------
+
+    /// Asks the local model.
+    pub(super) fn ask_local(
+        &mut self,
+        view: &View<'_>,
+        (kind, kv): ((i32, bool, bool), KvPairs),
+        (purpose, what): (Purpose, String),
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(trainer) = &mut self.trainer else { return };
+        // A pull that follows a push is of a tensor that is open already.
+        let is_new = match purpose {
+            Purpose::Step { .. } => true,
+            Purpose::Local { .. } => trainer.begun == 0,
+            _ => false,
+        };
+        let (meta, slices, name) = match self.customers[0].ask_local(kind, &kv, purpose) {
+            Ok(asked) => asked,
+            Err(why) => return out.push(Output::End(Err(why))),
+        };
+        trainer.open += usize::from(is_new);
+        ledger.wait_begun(view.process, name, what);
+        let (timestamp, mut steps) = (meta.timestamp, Vec::new());
+        trainer.training.ask(view.now, meta, slices, &self.ranges, &mut steps);
+        trainer.steps.extend(steps);
+        if trainer.training.has(timestamp) && trainer.training.waits().is_some() {
+            ledger.held();
+        }
+    }
+
+    /// Does what the local model says, in order.
+    pub(super) fn do_local(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
+        while let Some(step) = self.trainer.as_mut().and_then(|one| one.steps.pop_front()) {
+            let customer = &mut self.customers[0];
+            let over = match step {
+                LocalStep::Answer(timestamp, all) => customer.answer_local(timestamp, all),
+                LocalStep::Refuse(timestamp, why) => customer.refuse_local(timestamp, why),
+                LocalStep::Forward(asked) => {
+                    if let Err(why) = customer.forward(view.now, *asked, ledger, out) {
+                        out.push(Output::End(Err(why)));
+                    }
+                    None
+                }
+                LocalStep::Send(own) => {
+                    self.send_own(view, *own, ledger, out);
+                    None
+                }
+            };
+            over.into_iter().for_each(|one| self.over(view, one, ledger, out));
+        }
+    }
+
+    /// Sends a request of the local model's own.
+    fn send_own(
+        &mut self,
+        view: &View<'_>,
+        Own { key, meta, mut kv, .. }: Own,
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(trainer) = &mut self.trainer else { return };
+        let customer = &mut self.customers[0];
+        if meta.push {
+            let done = trainer.done.entry(key).or_default();
+            kv.vals = customer.sabotage.delta(kv.vals, done.sent.is_empty());
+            done.sent.push(done.steps);
+        }
+        let sent = customer.send_own(view.now, (&meta, &kv), Purpose::Own { key }, ledger, out);
+        match sent {
+            Ok(name) => {
+                let what = if meta.push { "delta" } else { "first value" };
+                ledger.wait_begun(view.process, name, format!("{what} of key {key}"));
+            }
             Err(why) => out.push(Output::End(Err(why))),
         }
     }
 
-    /// Returns whether the training is over.
-    fn exchange_on(
-        &mut self,
-        view: &View<'_>,
-        trainer: &mut Trainer,
-        ledger: &mut Ledger,
-        out: &mut Vec<Output>,
-    ) -> Result<bool, String> {
-        if trainer.unknown.is_none() {
-            trainer.unknown = Some(self.config.tensors.len());
-            for tensor in 0..self.config.tensors.len() {
-                self.ask_values(view, (tensor, Purpose::First { tensor }), ledger, out);
-            }
-        }
-        if trainer.unknown != Some(0) {
-            return Ok(false);
-        }
-        loop {
-            if let Some(key) = trainer.rest.last().copied() {
-                let bytes = trainer.keys.get(&key).map_or(0, |(_, bytes)| *bytes);
-                let Push { before, turn } = trainer.machine.push(view.now, key, bytes as u64);
-                for (other, act) in before {
-                    self.act(view, trainer, (other, act), ledger, out)?;
-                }
-                let Turn::Taken(act) = turn else {
-                    ledger.held();
-                    return Ok(false);
-                };
-                trainer.rest.pop();
-                trainer.step(key, self.rank)?;
-                self.act(view, trainer, (key, act), ledger, out)?;
-                continue;
-            }
-            if trainer.begun == trainer.iterations {
-                return self.finish_exchange(view, trainer, ledger, out);
-            }
-            // The program has no values to compute with.
-            if trainer.keys.keys().any(|key| trainer.machine.withholds(*key)) {
-                return Ok(false);
-            }
-            let until = *trainer
-                .computing
-                .get_or_insert_with(|| view.now + self.random.time(trainer.compute));
-            if view.now < until {
-                out.push(Output::WakeAfter(until - view.now));
-                return Ok(false);
-            }
-            trainer.computing = None;
-            trainer.next_iteration(&mut self.random);
-        }
-    }
-
-    /// The last stretch. True if all of it is in rounds that are over.
-    fn finish_exchange(
-        &mut self,
-        view: &View<'_>,
-        trainer: &mut Trainer,
-        ledger: &mut Ledger,
-        out: &mut Vec<Output>,
-    ) -> Result<bool, String> {
-        let is_done = if self.customers[0].sabotage.forgets_the_end() {
-            trainer.keys.keys().all(|key| !trainer.machine.withholds(*key))
-        } else {
-            let resting = trainer.machine.rest(Rest::Own);
-            for act in resting.acts {
-                self.act(view, trainer, act, ledger, out)?;
-            }
-            resting.is_done
-        };
-        if is_done {
-            ledger.trained(self.rank, trainer.iterations);
-        }
-        Ok(is_done)
-    }
-
-    /// Swaps, sends, or both.
-    fn act(
-        &mut self,
-        view: &View<'_>,
-        trainer: &mut Trainer,
-        (key, act): (Key, Act),
-        ledger: &mut Ledger,
-        out: &mut Vec<Output>,
-    ) -> Result<(), String> {
-        let Act { swap, send } = self.customers[0].sabotage.act(act);
-        let delta = trainer.model.exchange(key, (swap, send)).map_err(|error| error.to_string())?;
-        let Some(delta) = delta else { return Ok(()) };
-        let done = trainer.done.entry(key).or_default();
-        done.sent = done.steps;
-        let is_first = done.rounds == 0;
-        let vals = self.customers[0].sabotage.delta(delta, is_first);
-        let tensor = trainer.keys.get(&key).map_or(0, |(tensor, _)| *tensor);
-        let lens = Bytes::copy_from_slice(&(vals.len() as i32).to_ne_bytes());
-        let kv = KvPairs { keys: Bytes::copy_from_slice(&key.to_ne_bytes()), vals, lens };
-        let what = format!("delta of key {key}");
-        let head = self.config.tensors[tensor].head(false);
-        let purpose = (Purpose::Delta { key }, what);
-        self.ask(view, tensor, ((head, true, true), kv), purpose, ledger, out);
-        Ok(())
-    }
-
-    /// The first values of a tensor are here.
-    pub(super) fn first_values(&mut self, tensor: usize, values: &[u8]) -> Result<(), String> {
-        let Some(trainer) = &mut self.trainer else { return Ok(()) };
-        let of = &self.config.tensors[tensor];
-        let mut from = 0;
-        for slice in &of.slices {
-            let to = from + of.bytes(slice);
-            let value = values.get(from..to).ok_or("the first values are too short")?;
-            let begun = trainer.model.begin(slice.key, Dtype::F32, value);
-            begun.map_err(|error| error.to_string())?;
-            from = to;
-        }
-        trainer.unknown = trainer.unknown.map(|unknown| unknown - 1);
-        Ok(())
-    }
-
-    /// A delta was answered with the global value.
-    pub(super) fn global_value(
+    /// A request of the local model's own is over.
+    pub(super) fn own_over(
         &mut self,
         view: &View<'_>,
         key: Key,
-        value: &[u8],
+        result: Result<Assembled, String>,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
-    ) -> Result<(), String> {
-        let Some(mut trainer) = self.trainer.take() else { return Ok(()) };
-        let done = trainer.done.entry(key).or_default();
-        done.rounds += 1;
-        ledger.exchanged(self.rank, key, *done, value);
-        let taken = trainer.model.arrived(key, value).map_err(|error| error.to_string());
-        let act = trainer.machine.answered(key);
-        let acted = taken.and_then(|()| self.act(view, &mut trainer, (key, act), ledger, out));
-        self.trainer = Some(trainer);
-        acted
+    ) {
+        let Some(trainer) = &mut self.trainer else { return };
+        let value = result.map(|assembled| Bytes::from(assembled.vals.concat()));
+        if let Ok(value) = &value {
+            let done = trainer.done.entry(key).or_default();
+            // Before the first delta the answer is the value with which the key begins.
+            if !done.sent.is_empty() {
+                done.rounds += 1;
+                ledger.exchanged(self.rank, key, done, value);
+            }
+        }
+        let sabotage = &mut self.customers[0].sabotage;
+        let value = value.map(|value| sabotage.global(key, value));
+        let value = value.as_deref().map_err(Clone::clone);
+        let mut steps = Vec::new();
+        trainer.training.own_answered(view.now, key, value, &mut steps);
+        trainer.steps.extend(steps);
+        self.do_local(view, ledger, out);
+        self.train(view, ledger, out);
     }
 }
