@@ -101,6 +101,9 @@ fn table(status: &Status) -> String {
     if status.uncopied > 0 {
         let _ = writeln!(text, "{}", copies_of(status));
     }
+    if let Some(exchange) = &status.exchange {
+        let _ = writeln!(text, "exchange: {exchange}");
+    }
     if status.iteration.is_some() {
         let _ = writeln!(text, "iteration: {}", seconds(status.iteration));
     }
@@ -299,6 +302,7 @@ mod tests {
                 ..SessionStatus::default()
             }],
             trees: None,
+            exchange: None,
             uncopied: 0,
             settings: Vec::new(),
         };
@@ -306,7 +310,12 @@ mod tests {
         assert!(table(&alone).contains("\n2 of 2 pieces have no copy: they are being made\n"));
         alone.nodes[0].state = "dead".to_owned();
         assert!(table(&alone).contains("2 of 2 pieces have no copy: start a server\n"));
+        let exchange = Some("nbsync, 8 sections, nesterov 0.5 x 1".to_owned());
+        let exchanging = table(&Status { exchange, ..status.clone() });
+        let said = "\nexchange: nbsync, 8 sections, nesterov 0.5 x 1\niteration: 0.231 s\n";
+        assert!(exchanging.contains(said), "{exchanging}");
         let text = table(&status);
+        assert!(!text.contains("exchange"), "{text}");
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 11, "{text}");
         assert_eq!(lines[1], "a barrier waits");

@@ -3,7 +3,7 @@
 //! begin, since the program would train in another way than it was asked to. What it means is not
 //! known here.
 
-use super::{Action, Cluster, Failure, FailureKind};
+use super::{Action, Cluster, Failure, FailureKind, Level};
 use crate::wire::exchange::ExchangeSpec;
 use crate::wire::{EMPTY, Node};
 
@@ -33,6 +33,13 @@ impl Cluster {
         let text = format!("the job cannot begin with an exchange (PSLITE_SYNC): {who} {why}");
         self.fail_everywhere(EMPTY, Failure { kind: FailureKind::Config, text }, out);
         true
+    }
+
+    /// Scheduler: the job begins with it, or goes on.
+    pub(super) fn say_exchange(&self, out: &mut Vec<Action>) {
+        if let Some(spec) = self.exchange() {
+            Self::log(out, Level::Info, format!("exchange: {}", spec.describe()));
+        }
     }
 
     /// The first node that keeps the job from an exchange, and why.

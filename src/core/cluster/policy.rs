@@ -42,6 +42,7 @@ impl Cluster {
             exchange: self.config.exchange,
             ..Policy::default()
         };
+        self.say_exchange(out);
         let state = self.state_for_journal();
         out.push(Action::Record(Record::new(Change::Job(Box::new(state)))));
         self.tell_policy(&[], out);

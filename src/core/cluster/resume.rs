@@ -118,6 +118,7 @@ impl Cluster {
 
     /// Says so if this scheduler was told otherwise than the job began.
     fn say_what_is_kept(&self, out: &mut Vec<Action>) {
+        self.say_exchange(out);
         if let Some(text) = self.exchange_that_is_kept() {
             Self::log(out, Level::Warning, text);
         }

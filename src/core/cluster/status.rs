@@ -39,7 +39,8 @@ pub struct Status {
     pub iteration: Option<f64>,
     /// The lower bound T*, in seconds: no placement can be faster.
     pub bound: Option<f64>,
-    /// `bound` by `measured`: 1 is the best that can be.
+    /// `bound` by `measured`: 1 is the best that can be. None with an exchange of deltas: workers
+    /// compute within its rounds, so the bound is not one of them.
     pub eta: Option<f64>,
     /// What limits a round.
     pub limit: String,
@@ -61,6 +62,10 @@ pub struct Status {
     /// The trees that rounds go along, if the scheduler was told to make some.
     #[serde(default)]
     pub trees: Option<TreesStatus>,
+    /// How workers train while deltas travel (`docs/nbsync.md`), if they do: `nbsync, 8 sections,
+    /// nesterov 0.5 x 1`.
+    #[serde(default)]
+    pub exchange: Option<String>,
     /// Pieces without a copy, where copies are to be kept.
     #[serde(default)]
     pub uncopied: usize,
@@ -179,7 +184,7 @@ impl Cluster {
             measured: times.measured.map(|time| time.as_secs_f64()),
             iteration: times.iteration().map(|time| time.as_secs_f64()),
             bound: times.bound.map(|time| time.as_secs_f64()),
-            eta: times.eta(),
+            eta: times.eta().filter(|_| self.exchange().is_none()),
             limit: times.limit.clone(),
             no_plan: times.no_plan.clone(),
             advice: times.advice.clone(),
@@ -187,6 +192,7 @@ impl Cluster {
             waits: self.waits(now),
             sessions: self.sessions.clone(),
             trees: times.trees.as_deref().cloned(),
+            exchange: self.exchange().map(|spec| spec.describe()),
             uncopied: self.uncopied(),
             settings: self.alike.status(),
         }

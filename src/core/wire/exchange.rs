@@ -1,8 +1,8 @@
 //! How the workers of a job train while deltas travel, as the scheduler's policy says it to all. It
 //! travels in a [`SchedulerMessage`](super::elastic::SchedulerMessage) of the kind `Policy`, and is
-//! in the scheduler's journal. This module turns bytes into types and back; `docs/nbsync.md` says
-//! what the fields mean, `training/exchange` what a worker makes of them, `store/exchange` what a
-//! server does.
+//! in the scheduler's journal. This module turns bytes into types and back, and describes them to
+//! people; `docs/nbsync.md` says what the fields mean, `training/exchange` what a worker makes of
+//! them, `store/exchange` what a server does.
 //!
 //! Numbers with a fraction are in millionths, so that every node has the same one to the bit, and
 //! two specs can be compared.
@@ -71,4 +71,47 @@ pub struct ExchangeSpec {
     /// A worker does not compute from its send until the global model is here.
     #[prost(bool, tag = "9")]
     pub waits: bool,
+}
+
+impl ExchangeSpec {
+    /// What an exchange does, for people: `nbsync, 8 sections, nesterov 0.5 x 1`.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let mode = ExchangeMode::try_from(self.mode).unwrap_or(ExchangeMode::Unknown);
+        let mut text = match mode {
+            ExchangeMode::Unknown => "an unknown exchange",
+            ExchangeMode::Nbsync => "nbsync",
+            ExchangeMode::Fedavg => "fedavg",
+            ExchangeMode::Diloco => "diloco",
+            ExchangeMode::Esync => "esync",
+        }
+        .to_owned();
+        let mut add = |more: String| text.push_str(&format!(", {more}"));
+        let plural =
+            |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+        if self.steps > 1 || self.waits {
+            add(plural(self.steps.into(), "step"));
+        }
+        if !self.waits {
+            add(plural(self.sections.into(), "section"));
+            if !self.keep {
+                add("nothing kept at a swap".to_owned());
+            }
+        }
+        let OuterRule { momentum, nesterov, rate } = self.outer;
+        let part = |millionths: u32| f64::from(millionths) / f64::from(MILLION);
+        if momentum > 0 {
+            let which = if nesterov { "nesterov" } else { "momentum" };
+            add(format!("{which} {} x {}", part(momentum), part(rate)));
+        } else if rate != MILLION {
+            add(format!("rate {}", part(rate)));
+        }
+        if self.every > 0 {
+            add(format!("aligned every {} iterations", self.every));
+        }
+        if !self.scale {
+            add("gradients not scaled".to_owned());
+        }
+        text
+    }
 }

@@ -2,7 +2,8 @@
 //! from it.
 
 use super::world::{SECOND, World, config};
-use crate::cluster::{Action, Event, Level};
+use crate::cluster::{Action, Event, Level, Status};
+use crate::wire::elastic::SchedulerMessageKind;
 use crate::wire::exchange::{ExchangeMode, ExchangeSpec, OuterRule};
 use crate::wire::{Role, ability};
 
@@ -42,6 +43,31 @@ fn all_hear_of_it_with_the_first_policy_and_every_later_one_says_it() {
     assert_eq!((policy.exchange, policy.live.len()), (Some(spec()), 2));
     assert!(policy.epoch > 1 && world.failure().is_none());
     assert_eq!(world.nodes[world.index(9)].exchange(), Some(spec()));
+}
+
+fn logs(world: &World) -> usize {
+    let said = format!("exchange: {}", spec().describe());
+    let logs = world.actions[0].iter().filter_map(|action| match action {
+        Action::Log { level: Level::Info, text } => Some(text),
+        _ => None,
+    });
+    logs.filter(|text| **text == said).count()
+}
+
+fn status(world: &mut World) -> Status {
+    Status::from_json(&world.ask(SchedulerMessageKind::Status, 0).text).unwrap()
+}
+
+#[test]
+fn operators_see_it_and_the_scheduler_logs_it_once() {
+    let mut world = job(|_| ABLE);
+    world.make_array();
+    world.pass(SECOND);
+    assert_eq!(logs(&world), 1);
+    assert_eq!(status(&mut world).exchange, Some(spec().describe()));
+    let mut plain = World::with(1, 2, 2, |config| config.node.abilities |= ABLE);
+    plain.pass(SECOND);
+    assert_eq!((logs(&plain), status(&mut plain).exchange), (0, None));
 }
 
 #[test]
@@ -120,6 +146,7 @@ fn a_scheduler_that_is_started_again_goes_on_as_the_job_began() {
                 if text.contains("began with another PSLITE_SYNC"))
         });
         assert_eq!(warned, told != Some(spec()));
+        assert!(logs(&world) > 0, "it says with what it goes on");
     }
 }
 

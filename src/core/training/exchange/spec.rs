@@ -157,47 +157,6 @@ pub fn check(spec: &ExchangeSpec) -> Result<(), String> {
     require(!waits || one && !keep, "who waits has one section, and nothing to keep")
 }
 
-/// What an exchange does, for people: `nbsync, 8 sections, nesterov 0.5 x 1`.
-#[must_use]
-pub fn describe(spec: &ExchangeSpec) -> String {
-    let mode = ExchangeMode::try_from(spec.mode).unwrap_or(ExchangeMode::Unknown);
-    let mut text = match mode {
-        ExchangeMode::Unknown => "an unknown exchange",
-        ExchangeMode::Nbsync => "nbsync",
-        ExchangeMode::Fedavg => "fedavg",
-        ExchangeMode::Diloco => "diloco",
-        ExchangeMode::Esync => "esync",
-    }
-    .to_owned();
-    let mut add = |more: String| text.push_str(&format!(", {more}"));
-    let plural =
-        |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
-    if spec.steps > 1 || spec.waits {
-        add(plural(spec.steps.into(), "step"));
-    }
-    if !spec.waits {
-        add(plural(spec.sections.into(), "section"));
-        if !spec.keep {
-            add("nothing kept at a swap".to_owned());
-        }
-    }
-    let OuterRule { momentum, nesterov, rate } = spec.outer;
-    let part = |millionths: u32| f64::from(millionths) / f64::from(MILLION);
-    if momentum > 0 {
-        let which = if nesterov { "nesterov" } else { "momentum" };
-        add(format!("{which} {} x {}", part(momentum), part(rate)));
-    } else if rate != MILLION {
-        add(format!("rate {}", part(rate)));
-    }
-    if spec.every > 0 {
-        add(format!("aligned every {} iterations", spec.every));
-    }
-    if !spec.scale {
-        add("gradients not scaled".to_owned());
-    }
-    text
-}
-
 fn mode(name: &str) -> Option<ExchangeMode> {
     Some(match name {
         "nbsync" => ExchangeMode::Nbsync,

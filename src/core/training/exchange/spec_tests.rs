@@ -1,6 +1,6 @@
 //! What a job may be asked for, and what is said where it may not.
 
-use super::spec::{check, describe, parse};
+use super::spec::{check, parse};
 use crate::wire::exchange::{ExchangeMode, ExchangeSpec, OuterRule};
 
 fn spec(text: &str) -> ExchangeSpec {
@@ -123,6 +123,6 @@ fn people_read_what_it_does() {
         ),
         ("nbsync:nesterov=0", "nbsync, 8 sections, momentum 0.5 x 1"),
     ] {
-        assert_eq!(describe(&spec(text)), said);
+        assert_eq!(spec(text).describe(), said);
     }
 }
