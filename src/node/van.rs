@@ -41,7 +41,7 @@ use crate::sync::lock;
 use crate::training::Training;
 use crate::tunnels;
 use early::EarlyMessages;
-use held::HeldHops;
+use held::HeldMessages;
 use inline_handler::InlineHandler;
 use job::Job;
 use native::DataPlane;
@@ -91,7 +91,7 @@ pub(crate) struct Van {
     /// What came before the job was known.
     early: EarlyMessages,
     /// What goes along trees and found no room.
-    held: HeldHops,
+    held: HeldMessages,
     /// Lead to hosts without a route to this one, and pass others' connections on.
     tunnels: Option<Tunnels>,
     /// The warning that the metrics file cannot be written was logged.
@@ -152,7 +152,7 @@ impl Van {
             training: Training::default(),
             native: native.map(|(transport, _)| DataPlane::new(transport)),
             early: EarlyMessages::default(),
-            held: HeldHops::default(),
+            held: HeldMessages::default(),
             tunnels,
             inline_handler: InlineHandler::default(),
             metrics_failed: Mutex::default(),
@@ -375,11 +375,12 @@ impl RunningNode for Van {
             let _ = self.dispatch(message, None);
             return Ok(());
         }
-        let sent = if message.meta.hop.is_some() {
-            self.send_hop(to, message)
-        } else {
-            self.wait_for_room(to)?;
-            self.try_send(to, &message)
+        let sent = match mode_of(&message) {
+            SendMode::Queue => self.send_or_hold(to, message),
+            SendMode::Block | SendMode::Control => {
+                self.wait_for_room(to)?;
+                self.try_send(to, &message)
+            }
         };
         sent.map_err(|error| self.send_error(to, &error))
     }
@@ -411,9 +412,11 @@ impl RunningNode for Van {
 
 /// What goes along a tree is sent while messages are handled, so it must not wait for room: two
 /// relays could wait for each other. A round of each piece is under way at a time, so it is at most
-/// two models.
+/// two models. Nor may a worker's own requests wait where it trains on a local model: the turn that
+/// sends them answers the program. Each key has one of them under way at a time.
 pub(super) const fn mode_of(message: &Message) -> SendMode {
-    if message.meta.hop.is_some() { SendMode::Queue } else { SendMode::Block }
+    let meta = &message.meta;
+    if meta.hop.is_some() || meta.background { SendMode::Queue } else { SendMode::Block }
 }
 
 /// The way that answers take.

@@ -430,6 +430,9 @@ pub struct Meta {
     pub recver: NodeId,
     /// Not in the bytes: it may overtake what waits for the same receiver.
     pub overtakes: bool,
+    /// Not in the bytes: its sender must not wait for room in the connection. Where there is none,
+    /// it is sent later.
+    pub background: bool,
     /// A request, not a response.
     pub request: bool,
     /// It carries values to the server (or answers such a one).
@@ -476,6 +479,7 @@ impl Default for Meta {
             sender: EMPTY,
             recver: EMPTY,
             overtakes: false,
+            background: false,
             request: false,
             push: false,
             pull: false,

@@ -276,6 +276,7 @@ fn read_meta(meta: PbMeta) -> Meta {
         sender: EMPTY,
         recver: EMPTY,
         overtakes: false,
+        background: false,
         request: meta.request.unwrap_or(false),
         push: meta.push.unwrap_or(false),
         pull: meta.pull.unwrap_or(false),

@@ -128,6 +128,17 @@ fn what_is_written_is_read_back() {
 }
 
 #[test]
+fn how_a_message_is_sent_is_not_in_its_bytes() {
+    for (name, meta) in kinds() {
+        let (mut bytes, mut of_another_way) = (Vec::new(), Vec::new());
+        encode_meta(&meta, &mut bytes);
+        let sent = Meta { overtakes: true, background: true, ..meta };
+        encode_meta(&sent, &mut of_another_way);
+        assert_eq!(bytes, of_another_way, "{name}");
+    }
+}
+
+#[test]
 fn our_own_fields_come_back_and_are_above_99() {
     let mut list = van(
         Command::Heartbeat,

@@ -48,7 +48,9 @@ pub struct Own {
     pub key: Key,
     /// The rank in whose range it lies.
     pub rank: u32,
-    /// What the request says, but for its timestamp: it pulls, and with a delta it pushes.
+    /// What the request says, but for its timestamp: it pulls, and with a delta it pushes. Who
+    /// sends it does not wait for room, since it answers the program too. The rounds that may be in
+    /// flight bound what waits.
     pub meta: Meta,
     /// The key, and for a push the delta.
     pub kv: KvPairs,
@@ -325,7 +327,7 @@ impl LocalTraining {
         let (Some(delta), Some(way)) = (delta, self.ways.get(&key)) else { return Ok(()) };
         let lens = lens_of(&delta);
         let kv = KvPairs { keys: way.keys.clone(), vals: delta, lens };
-        let meta = Meta { push: true, pull: true, ..way.meta.clone() };
+        let meta = Meta { push: true, pull: true, background: true, ..way.meta.clone() };
         steps.push(LocalStep::Send(Box::new(Own { key, rank: way.rank, meta, kv })));
         Ok(())
     }
@@ -337,7 +339,7 @@ impl LocalTraining {
             return;
         }
         let Some(way) = self.ways.get(&key) else { return };
-        let meta = Meta { push: false, pull: true, ..way.meta.clone() };
+        let meta = Meta { push: false, pull: true, background: true, ..way.meta.clone() };
         let kv = KvPairs { keys: way.keys.clone(), ..KvPairs::default() };
         steps.push(LocalStep::Send(Box::new(Own { key, rank: way.rank, meta, kv })));
     }

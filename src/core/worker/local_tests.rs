@@ -112,9 +112,13 @@ impl Job {
     /// The servers do what they were sent, until nothing is left.
     fn serve(&mut self) {
         while let Some((worker, step)) = self.take_sent() {
+            if let LocalStep::Send(own) = &step {
+                assert!(own.meta.background, "its sender answers the program, and must not wait");
+            }
             match step {
                 LocalStep::Forward(asked) => {
                     let (meta, slices) = *asked;
+                    assert!(!meta.background, "the program waits for it, as ever");
                     for kv in slices.into_iter().flatten() {
                         let key = Key::from_ne_bytes(kv.keys[..8].try_into().unwrap());
                         self.values.entry(key).or_insert_with(|| number(&kv.vals));

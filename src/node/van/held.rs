@@ -1,6 +1,6 @@
-//! What goes along trees and finds no room in its connection. It is sent while messages are
-//! handled, so the sender must not wait: two relays could wait for each other. And it must not be
-//! lost: the round would wait for it. So it waits here, and the clock sends it. A round of each
+//! What finds no room in its connection, and whose sender must not wait: what goes along trees, and
+//! a worker's own requests where it trains on a local model (`van::mode_of` says why). It must not
+//! be lost: the round would wait for it. So it waits here, and the clock sends it. A round of each
 //! piece is under way at a time, so that is at most two models. May touch the van.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -18,14 +18,14 @@ const HELD_MAX: usize = 1 << 20;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct HeldHops {
+pub(super) struct HeldMessages {
     /// By their receivers, in order. Who has an entry gets nothing past it.
     of: Mutex<BTreeMap<NodeId, VecDeque<Message>>>,
     /// Receivers with an entry. So most messages need not look at it.
     receivers: AtomicUsize,
 }
 
-impl HeldHops {
+impl HeldMessages {
     /// True if others wait for that receiver; then the message waits behind them.
     fn goes_behind(&self, to: NodeId, message: &Message) -> bool {
         if self.receivers.load(Ordering::Acquire) == 0 {
@@ -75,8 +75,8 @@ impl HeldHops {
 }
 
 impl Van {
-    /// Sends what goes along a tree. If it finds no room it is sent later.
-    pub(super) fn send_hop(&self, to: NodeId, message: Message) -> Result<(), SendError> {
+    /// Sends a message whose sender does not wait. If it finds no room it is sent later.
+    pub(super) fn send_or_hold(&self, to: NodeId, message: Message) -> Result<(), SendError> {
         if self.held.goes_behind(to, &message) {
             return Ok(());
         }
@@ -117,7 +117,9 @@ impl Van {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::van::mode_of;
     use pslite_core::wire::Meta;
+    use pslite_transport::zmq::SendMode;
 
     fn message(timestamp: i32) -> Message {
         Message { meta: Meta { timestamp, ..Meta::default() }, ..Message::default() }
@@ -128,8 +130,17 @@ mod tests {
     }
 
     #[test]
+    fn messages_along_trees_and_requests_of_a_worker_that_trains_here_do_not_wait() {
+        let [program, mut along_a_tree, mut own] = [1, 2, 3].map(message);
+        along_a_tree.meta.hop = Some(Box::default());
+        own.meta.background = true;
+        let modes = [program, along_a_tree, own].map(|message| mode_of(&message));
+        assert_eq!(modes, [SendMode::Block, SendMode::Queue, SendMode::Queue]);
+    }
+
+    #[test]
     fn what_waits_keeps_its_order_and_nothing_goes_past_it() {
-        let held = HeldHops::default();
+        let held = HeldMessages::default();
         assert!(!held.goes_behind(9, &message(1)), "nothing waits");
         assert!(held.hold(9, message(1)));
         assert!(held.goes_behind(9, &message(2)) && !held.goes_behind(11, &message(3)));
