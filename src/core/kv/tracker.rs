@@ -266,10 +266,11 @@ impl Tracker {
         self.in_flight.get(&ts).filter(|request| request.waits_for(node))?.asked
     }
 
-    /// The oldest request that was sent and waits for somebody, and when it was sent.
+    /// The oldest request of these that was sent and waits for somebody, and when it was sent.
     #[must_use]
-    pub fn oldest_asked(&self) -> Option<(i32, Duration)> {
-        let mut waiting = self.in_flight.iter().filter(|(_, request)| request.settled.is_none());
+    pub fn oldest_asked(&self, of: impl Fn(i32) -> bool) -> Option<(i32, Duration)> {
+        let waiting = self.in_flight.iter().filter(|(_, request)| request.settled.is_none());
+        let mut waiting = waiting.filter(|(ts, _)| of(**ts));
         waiting.find_map(|(ts, request)| Some((*ts, request.asked?)))
     }
 

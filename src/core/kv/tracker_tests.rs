@@ -237,13 +237,14 @@ fn the_oldest_request_is_one_that_was_sent_and_waits() {
     let second = Duration::from_secs(1);
     let mut tracker = Tracker::new();
     let all: Vec<i32> = (0..3).map(|_| tracker.new_request(&[8])).collect();
-    assert_eq!(tracker.oldest_asked(), None);
+    assert_eq!(tracker.oldest_asked(|_| true), None);
     tracker.note_asked(all[1], second);
     tracker.note_asked(all[2], 2 * second);
-    assert_eq!(tracker.oldest_asked(), Some((all[1], second)));
+    assert_eq!(tracker.oldest_asked(|_| true), Some((all[1], second)));
+    assert_eq!(tracker.oldest_asked(|ts| ts != all[1]), Some((all[2], 2 * second)));
     tracker.hold(all[1]);
     tracker.response(all[1], 8);
-    assert_eq!(tracker.oldest_asked(), Some((all[2], 2 * second)), "its callback runs");
+    assert_eq!(tracker.oldest_asked(|_| true), Some((all[2], 2 * second)), "its callback runs");
 }
 
 #[test]

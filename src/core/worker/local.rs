@@ -65,6 +65,19 @@ pub struct Resting {
     pub is_done: bool,
 }
 
+/// What a request of the program waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitsFor {
+    /// A round that has this key: the worker has computed for too long without a result.
+    Ahead(Option<Key>),
+    /// The global value of this key: no local one is given away meanwhile, nor a step taken.
+    Round(Key),
+    /// All workers, who align at this iteration.
+    Others,
+    /// The first value of this key.
+    FirstValue(Key),
+}
+
 /// One slice of a request.
 #[derive(Clone, Debug)]
 struct Slice {
@@ -449,6 +462,24 @@ impl LocalTraining {
     #[must_use]
     pub fn waits(&self) -> Option<(Hold, Option<Key>)> {
         self.hold.filter(|_| !self.held.is_empty()).map(|hold| (hold, self.machine.oldest()))
+    }
+
+    /// What a request of the program waits for; `None`: for its turn, or it is over.
+    #[must_use]
+    pub fn waits_for(&self, timestamp: i32) -> Option<WaitsFor> {
+        if self.held.contains(&timestamp) {
+            return Some(match self.waits()? {
+                (Hold::Align, _) => WaitsFor::Others,
+                (Hold::Result, Some(key)) if self.machine.withholds(key) => WaitsFor::Round(key),
+                (Hold::Result, key) => WaitsFor::Ahead(key),
+            });
+        }
+        let waits = |(_, waiting): &(&Key, &Vec<i32>)| waiting.contains(&timestamp);
+        let (key, _) = self.for_key.iter().find(waits)?;
+        Some(match self.beginning.contains_key(key) {
+            true => WaitsFor::FirstValue(*key),
+            false => WaitsFor::Round(*key),
+        })
     }
 
     /// True for a request of the program that is answered here, and is not yet.

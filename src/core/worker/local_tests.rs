@@ -228,20 +228,41 @@ fn what_is_pushed_and_pulled_in_turn_waits_as_well() {
 fn nobody_waits_for_the_network_until_it_would_run_away() {
     let mut job = Job::begun("nbsync:published", 2);
     // The other worker computes nothing, so no round ends.
-    let mut answered = 0;
-    for _ in 0..100 {
+    let (mut answered, mut held) = (0, None);
+    while answered < 100 && held.is_none() {
         let asked = job.push_pull(0, 1.0);
         match job.answers(0)[..] {
             [(timestamp, Some(_))] if timestamp == asked => answered += 1,
-            _ => break,
+            _ => held = Some(asked),
         }
     }
     assert!((8..100).contains(&answered), "{answered}");
-    assert!(job.workers[0].waits().is_some());
+    let held = held.unwrap();
+    assert_eq!(job.workers[0].waits_for(held), Some(WaitsFor::Ahead(Some(keys()[0]))));
+    assert_eq!(job.workers[0].waits_for(held - 1), None, "it is answered");
     job.push_pull(1, 1.0);
     job.serve();
     assert_eq!(job.answers(0).len(), 1, "it goes on with the round");
     assert!(job.workers[0].waits().is_none());
+    assert_eq!(job.workers[0].waits_for(held), None);
+}
+
+#[test]
+fn people_are_told_what_a_request_waits_for() {
+    let mut job = Job::new("fedavg:steps=1", 2);
+    let (early, pushed) = (job.pull(1), job.push(0, 10.0));
+    assert_eq!(job.workers[1].waits_for(early), Some(WaitsFor::FirstValue(keys()[0])));
+    job.serve();
+    assert_eq!(job.workers[0].waits_for(pushed), None);
+    let mut job = Job::begun("fedavg:steps=1", 2);
+    let asked = job.push_pull(0, 1.0);
+    assert_eq!(job.workers[0].waits_for(asked), Some(WaitsFor::Round(keys()[0])));
+    let again = job.push(0, 1.0);
+    assert_eq!(job.workers[0].waits_for(again), Some(WaitsFor::Round(keys()[0])));
+    let mut job = Job::begun("nbsync:every=1", 2);
+    job.push(0, 1.0);
+    let next = job.push(0, 1.0);
+    assert_eq!(job.workers[0].waits_for(next), Some(WaitsFor::Others));
 }
 
 #[test]

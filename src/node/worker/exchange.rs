@@ -60,6 +60,11 @@ impl Here {
         self.training.is_some()
     }
 
+    /// How many requests wait that no server has.
+    pub(super) fn waiting_count(&self) -> usize {
+        self.open.len()
+    }
+
     /// True for a request that no server has, though it waits.
     pub(super) fn has(&self, timestamp: i32) -> bool {
         self.open.contains(&timestamp)
@@ -75,7 +80,7 @@ impl Requests {
 }
 
 impl WorkerCustomer {
-    fn training(&self) -> Option<Arc<Mutex<LocalTraining>>> {
+    pub(super) fn training(&self) -> Option<Arc<Mutex<LocalTraining>>> {
         lock(&self.requests).here.training.clone()
     }
 

@@ -1,17 +1,21 @@
 //! Reports what a worker's oldest request has waited for, less and less often. Of a push that is
 //! under way along a tree nobody hears but relays, so the scheduler is told: it knows who has not
-//! pushed. May touch the customer and the node.
+//! pushed. Where a local model answers the program, two requests are reported: the oldest one that
+//! servers are to answer, and the oldest one that the local model is to. May touch the customer and
+//! the node.
 
 use std::time::Duration;
 
 use super::{Requests, WorkerCustomer};
 use crate::running::NodeRef;
-use crate::sync::lock;
+use crate::sync::{lock, try_lock};
 use pslite_core::cluster::Event;
+use pslite_core::keys::KeyName;
 use pslite_core::store::Reminder;
 use pslite_core::values::spaces::{SPACE_KEYS, Space, space_begin};
 use pslite_core::wire::NodeId;
 use pslite_core::wire::elastic::StalledRound;
+use pslite_core::worker::WaitsFor;
 use pslite_observe::log::{self, Level};
 
 /// Between two looks at the requests.
@@ -28,7 +32,7 @@ pub(super) struct OldestWatch {
     told: Option<StalledRound>,
 }
 
-/// The oldest request, if it has waited for long.
+/// The oldest request that servers are to answer, if it has waited for long.
 struct Oldest {
     timestamp: i32,
     what: &'static str,
@@ -40,18 +44,41 @@ struct Oldest {
     round: Option<StalledRound>,
 }
 
+/// The oldest request that the local model is to answer, if it has waited for long.
+struct OldestHere {
+    timestamp: i32,
+    what: &'static str,
+    waited: Duration,
+    /// `None`: for its turn.
+    waits_for: Option<WaitsFor>,
+    /// Requests behind it that the local model is to answer too.
+    others: usize,
+}
+
 impl Requests {
     fn oldest(&self, me: NodeId, now: Duration, limit: Duration) -> Option<Oldest> {
         let tracker = self.requests.tracker();
-        let (timestamp, asked) = tracker.oldest_asked()?;
+        let (timestamp, asked) = tracker.oldest_asked(|ts| !self.here.has(ts))?;
         let waited = now.saturating_sub(asked);
         (waited >= limit).then(|| Oldest {
             timestamp,
             what: self.requests.what(timestamp),
             waited,
             missing: tracker.missing(timestamp),
-            others: tracker.waiting_count().saturating_sub(1),
+            others: tracker.waiting_count().saturating_sub(1 + self.here.waiting_count()),
             round: self.along_tree(me, timestamp),
+        })
+    }
+
+    fn oldest_here(&self, now: Duration, limit: Duration) -> Option<OldestHere> {
+        let (timestamp, asked) = self.requests.tracker().oldest_asked(|ts| self.here.has(ts))?;
+        let waited = now.saturating_sub(asked);
+        (waited >= limit).then(|| OldestHere {
+            timestamp,
+            what: self.requests.what(timestamp),
+            waited,
+            waits_for: None,
+            others: self.here.waiting_count().saturating_sub(1),
         })
     }
 
@@ -77,10 +104,18 @@ impl WorkerCustomer {
         }
         watch.next = now.saturating_add(OLDEST_LOOK_EVERY);
         let oldest = lock(&self.requests).oldest(node.my_id(), now, limit);
-        let is_due = watch.reminder.get_or_insert_with(|| Reminder::new(limit)).is_due(now);
-        if let (Some(oldest), Some(reminder), true) = (&oldest, &mut watch.reminder, is_due) {
-            reminder.said(now);
-            log::write(Level::Warning, &text(&node, oldest));
+        let reminder = watch.reminder.get_or_insert_with(|| Reminder::new(limit));
+        if reminder.is_due(now) {
+            let here = self.oldest_here(now, limit);
+            if oldest.is_some() || here.is_some() {
+                reminder.said(now);
+            }
+            if let Some(oldest) = &oldest {
+                log::write(Level::Warning, &text(&node, oldest));
+            }
+            if let Some(here) = &here {
+                log::write(Level::Warning, &text_here(node.settings().num_servers, here));
+            }
         }
         let round = oldest.as_ref().and_then(|oldest| oldest.round.clone());
         if round != watch.told {
@@ -90,6 +125,44 @@ impl WorkerCustomer {
             node.event(Event::Stalled(round.map(|round| StalledRound { waited, ..round })));
         }
     }
+
+    /// The oldest request that the local model is to answer, and why it is not. `None` too while
+    /// that computes: it may take long, and what waits then has its turn soon.
+    fn oldest_here(&self, now: Duration, limit: Duration) -> Option<OldestHere> {
+        let training = self.training()?;
+        let training = try_lock(&training)?;
+        let oldest = lock(&self.requests).oldest_here(now, limit)?;
+        let waits_for = training.waits_for(oldest.timestamp);
+        Some(OldestHere { waits_for, ..oldest })
+    }
+}
+
+fn text_here(servers: usize, oldest: &OldestHere) -> String {
+    let OldestHere { timestamp, what, waited, waits_for, others } = oldest;
+    let name = |key| KeyName::of(key, servers);
+    let why = match *waits_for {
+        Some(WaitsFor::Ahead(Some(key))) => {
+            let key = name(key);
+            format!(
+                "this worker has computed ahead of the others and waits for a round of key {key}"
+            )
+        }
+        Some(WaitsFor::Ahead(None)) => "this worker has computed ahead of the others".to_owned(),
+        Some(WaitsFor::Round(key)) => {
+            format!("this worker waits for the round of key {}", name(key))
+        }
+        Some(WaitsFor::Others) => {
+            "this worker waits until all others have come to this iteration".to_owned()
+        }
+        Some(WaitsFor::FirstValue(key)) => {
+            format!("this worker waits for the first value of key {}", name(key))
+        }
+        None => "this worker is busy with what came before".to_owned(),
+    };
+    let waited = waited.as_secs();
+    format!(
+        "{what} (request {timestamp}) has waited {waited} s: {why}; requests behind it: {others}"
+    )
 }
 
 fn text(node: &NodeRef, oldest: &Oldest) -> String {
@@ -107,4 +180,35 @@ fn text(node: &NodeRef, oldest: &Oldest) -> String {
         "{what} (request {timestamp}) has waited {waited} s for {whom}{tree}; requests behind it: \
          {others}"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pslite_core::values::server_key_ranges;
+
+    #[test]
+    fn a_request_that_the_local_model_holds_waits_for_no_server() {
+        let key = server_key_ranges(2)[1].begin + 3;
+        let said = |waits_for| {
+            let waited = Duration::from_secs(12);
+            let what = "a push";
+            text_here(2, &OldestHere { timestamp: 7, what, waited, waits_for, others: 2 })
+        };
+        let begin = "a push (request 7) has waited 12 s: this worker";
+        let end = "; requests behind it: 2";
+        for (waits_for, why) in [
+            (
+                Some(WaitsFor::Ahead(Some(key))),
+                "has computed ahead of the others and waits for a round of key 3",
+            ),
+            (Some(WaitsFor::Ahead(None)), "has computed ahead of the others"),
+            (Some(WaitsFor::Round(key)), "waits for the round of key 3"),
+            (Some(WaitsFor::Others), "waits until all others have come to this iteration"),
+            (Some(WaitsFor::FirstValue(key)), "waits for the first value of key 3"),
+            (None, "is busy with what came before"),
+        ] {
+            assert_eq!(said(waits_for), format!("{begin} {why}{end}"));
+        }
+    }
 }
