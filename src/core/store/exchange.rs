@@ -18,6 +18,7 @@ use super::error::StoreError;
 use super::mxnet::{At, Store};
 use super::optimizer::Optimizer;
 use super::pickle::{Object, Value};
+use crate::keys::KeyName;
 use crate::store::Sum;
 use crate::values::kind::RequestKind;
 use crate::values::{Buffer, Dtype};
@@ -152,7 +153,7 @@ impl Store {
         let state = piece.state.as_deref().and_then(|state| state.tensors().next());
         let Some((_, dtype, momentum)) = state else { return };
         let momentum = length(dtype, momentum);
-        let key = self.view.name(at.key);
+        let key: KeyName = self.view.name(at.key);
         let Some(exchanging) = self.exchanging.as_deref_mut() else { return };
         let OuterRule { momentum: kept, rate, .. } = exchanging.spec.outer;
         let part = |millionths: u32| f64::from(millionths) / f64::from(MILLION);

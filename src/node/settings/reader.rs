@@ -356,7 +356,7 @@ impl Reader<'_> {
         let text = self.text(NAME).filter(|_| role == Role::Scheduler);
         let Some(text) = text else { return Ok(None) };
         let wrong = |why: String| {
-            NodeError::Config(format!("{NAME}={text}: {why}; correct it, or unset it"))
+            NodeError::Config(format!("{NAME}={text}: {why}; choose otherwise, or unset it"))
         };
         let spec = parse_exchange(&text).map_err(wrong)?;
         if spec.every > 0 {

@@ -13,8 +13,8 @@ const EVERY_MAX: u64 = 1 << 40;
 const RATE_MAX: u32 = 10 * MILLION;
 
 /// What can be asked for, for people.
-const FORMS: &str = "nbsync, nbsync:published, fedavg:steps=N, diloco:steps=N or esync, each with \
-     options after a colon and commas between them, such as nbsync:sections=4,every=500";
+const FORMS: &str = "nbsync, nbsync:published, fedavg:steps=N or diloco:steps=N, each with options \
+     after a colon and commas between them, such as nbsync:sections=4,momentum=0";
 
 /// An option, and what it takes.
 struct Choice {
