@@ -227,8 +227,9 @@ impl LocalTraining {
             return;
         }
         let Slice { rank, kv, .. } = slice;
-        let way =
-            Way { rank: *rank, meta: Meta { timestamp: 0, ..meta.clone() }, keys: kv.keys.clone() };
+        // The program's memory is its own again when its request is over.
+        let keys = Bytes::copy_from_slice(&kv.keys);
+        let way = Way { rank: *rank, meta: Meta { timestamp: 0, ..meta.clone() }, keys };
         self.ways.insert(slice.key, way);
     }
 
