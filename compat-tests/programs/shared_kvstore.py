@@ -31,7 +31,8 @@ def trainers(kv):
             loss = each(mx.nd.ones((1, 1))).sum()
         loss.backward()
         trainer.step(1)
-    mx.nd.waitall()
+        # Else the other Trainer's push of the key may come between this one's push and its pull.
+        mx.nd.waitall()
     # One worker alone: each Trainer gets its own gradient back.
     weights = [float(each.weight.data().asscalar()) for each in nets]
     assert weights == [0.5, 9.5], weights
