@@ -27,6 +27,7 @@ mod participant;
 mod participant_tests;
 pub mod permutation;
 mod places;
+mod replaced;
 #[cfg(test)]
 mod return_tests;
 mod session;

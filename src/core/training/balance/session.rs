@@ -8,7 +8,7 @@ use super::dealer::{Dealer, Dealing};
 use super::leases::{Comer, Leases, Moved};
 use super::spec;
 use super::status::{rule_name, with_sizes};
-use super::{Gone, Outbox, Worker};
+use super::{Gone, Outbox, Worker, replaced};
 use crate::invariant::Valid;
 use crate::text;
 use crate::wire::balance::{
@@ -61,27 +61,6 @@ pub(super) struct Session {
 /// Why a process that was not here before cannot take part.
 const ENDING: &str = "a worker has closed it, so nobody may join it any more. Open a session of \
                       another name, or this one again when all its workers have closed it";
-
-/// What a process that replaces another does to rounds. Servers count pushes (as on stock), and the
-/// coordinator knows reports: it cannot tell whether the former process had pushed what it had not
-/// reported.
-fn replaced_text(session: &str, node: NodeId, first: u64) -> String {
-    let worker = id_to_rank(node);
-    let why = match worker {
-        0 => "As worker 0 it pushes initial values again, which servers of dist_sync count as \
-              gradients, so"
-            .to_owned(),
-        _ => format!(
-            "If the former process had pushed gradients of iteration {first} or later, which it \
-             had not reported, servers of dist_sync have counted these, and"
-        ),
-    };
-    format!(
-        "session {session:?}: the process that replaces worker {worker} goes on with iteration \
-         {first}. {why} what it pushes from now on counts one round late, up to the end. \
-         PSLITE_ELASTIC_WORKERS=1 has no such limit (docs/lbbsp.md)"
-    )
-}
 
 impl Session {
     /// As the first worker wants it; it has yet to join.
@@ -195,7 +174,7 @@ impl Session {
             }
         };
         if replaces {
-            self.notes.push(replaced_text(&self.name, worker.node, first));
+            self.notes.push(replaced::text(&self.name, worker.node, first));
         }
         self.opened(rank, first, out);
         if self.has_begun() && matches!(self.work, Work::Leases(_)) {
