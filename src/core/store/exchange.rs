@@ -10,7 +10,7 @@
 //! Values of float16 have a float32 copy, in which they add up: deltas and values travel as
 //! float16. May touch what the store may.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::contribution::Pushes;
@@ -40,7 +40,7 @@ pub(super) struct Exchanging {
     cannot: Option<String>,
     /// In how many rounds the momentum of pieces was too long, one after the other; of others
     /// there is nothing.
-    long: std::collections::BTreeMap<(Key, u64), u32>,
+    long: BTreeMap<(Key, u64), u32>,
     /// A line for people.
     warning: Option<String>,
     /// It was said, and since then some piece's momentum is too long.
@@ -70,7 +70,7 @@ impl Store {
         self.exchanging = Some(Box::new(Exchanging {
             spec,
             cannot,
-            long: Default::default(),
+            long: BTreeMap::new(),
             warning: None,
             warned: false,
         }));
