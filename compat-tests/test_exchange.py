@@ -56,6 +56,49 @@ def test_who_does_not_wait_has_all_its_own_steps_and_some_of_the_others(sync):
             assert BOTH * 40 * 2 <= value <= -0.25, found.describe()
 
 
+@pytest.mark.parametrize("sync", ("nbsync:every=6", "nbsync:published,every=6",
+                                  "fedavg:steps=4,every=6"))
+def test_each_nth_step_ends_with_the_same_values_at_all_workers(sync):
+    """The slow worker has half as many steps when the fast one comes to its sixth."""
+    found = job(sync, "train", 24, 0.004, 6, workers=3).run().check()
+    met = [worker.result["met"] for worker in found.workers]
+    assert len(met[0]) == 4 and met[0] == met[1] == met[2], found.describe()
+    for values in met[0]:
+        assert len(values["3"]) == 1, found.describe()
+
+
+def test_a_program_can_wait_until_all_are_equal():
+    found = job("nbsync", "finish", 17, 0.003, env={"PYTHONPATH": PYTHONPATH}).run().check()
+    results = [worker.result for worker in found.workers]
+    assert results[0]["exchanges"] and results[0]["values"] == results[1]["values"]
+    assert results[0]["before"] != results[1]["before"], found.describe()
+
+
+def test_batches_that_are_dealt_go_beside_it():
+    """A slow worker takes fewer of them. Each sample is computed once in an epoch, and each step
+    counts once."""
+    env = {"PYTHONPATH": PYTHONPATH}
+    found = job("nbsync:momentum=0", "dealt", 0.01, env=env).run().check()
+    results = [worker.result for worker in found.workers]
+    samples = sum((result["samples"] for result in results), [])
+    assert sorted(samples) == sorted(2 * list(range(40))), found.describe()
+    steps = sum(result["steps"] * (result["rank"] + 1) for result in results)
+    for result in results:
+        assert result["values"] == {"3": [-0.25 * steps]}, found.describe()
+
+
+def test_where_nothing_is_exchanged_there_is_nothing_to_wait_for():
+    found = job(None, "finish", 5, env={"PYTHONPATH": PYTHONPATH}).run().check()
+    assert not any(worker.result["exchanges"] for worker in found.workers), found.describe()
+
+
+def test_with_esync_a_faster_worker_takes_more_steps():
+    """Worker 2 pauses three times as long as worker 0."""
+    found = job("esync:steps=2", "time", 8, 0.1, workers=3).run().check()
+    steps = {worker.result["rank"]: worker.result["steps"] for worker in found.workers}
+    assert steps[0] > 1.4 * steps[2], found.describe()
+
+
 def test_without_a_word_nothing_is_exchanged():
     found = job(None, "train", STEPS).run().check()
     all_have(found, BOTH * STEPS)
@@ -93,7 +136,7 @@ CASES = {
     "compression": "drop compression_params",
     "ftrl": "Ftrl keeps the weights in its state",
     "no optimizer": "no optimizer was set: set update_on_kvstore=True",
-    "session": "a batch session lets them",
+    "session": "a batch session with this rule lets them",
     "nan": "key 7: what this worker has changed since its last exchange is not finite",
 }
 
@@ -129,7 +172,7 @@ def test_a_job_that_cannot_does_not_begin(more, said):
 
 def test_what_is_not_there_is_not_taken_for_something_else():
     for sync, said in (("nbsink", "is no way to exchange"), ("fedavg", "needs the steps"),
-                       ("nbsync:every=5", "do not align"), ("esync", "not in this version")):
+                       ("nbsync:every=0", "at least 1"), ("esync:window=2", "has no option")):
         with job(sync, "train", 1, roles=("scheduler",)) as running:
             running.start()
             assert running.wait(30), running.describe()

@@ -30,7 +30,7 @@ extern "C" {
 
 /* Grows with every change of this header that adds to it; the major number with every change that
  * breaks. */
-#define PSLITE_ABI_VERSION 7
+#define PSLITE_ABI_VERSION 8
 
 typedef enum pslite_status {
   PSLITE_OK = 0,
@@ -562,6 +562,16 @@ int pslite_session_progress(pslite_session* session, uint64_t* taken, uint64_t* 
  * session. */
 int pslite_session_samples(uint64_t length, uint64_t seed, uint64_t epoch, uint64_t place,
                            size_t count, uint64_t* samples);
+
+/* ---- exchanges ------------------------------------------------------------------------------- */
+
+/* In a job whose workers train while deltas travel (PSLITE_SYNC, docs/nbsync.md): waits until all
+ * workers have called it, all that they have changed is at the servers, and what they pull next is
+ * equal to the bit. Each calls it when its requests are done, and pushes nothing until it returns.
+ * A worker that has left is not awaited, nor is one that took the place of a dead one; that one
+ * waits for what it has changed itself. *exchanges: 1; in any other job 0, and it returns at once.
+ * Before the job has its first policy (pslite_start) it is 0, too. */
+int pslite_exchange_finish(pslite_node* node, int32_t* exchanges);
 
 /* ---- BytePS ---------------------------------------------------------------------------------- */
 

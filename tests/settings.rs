@@ -104,7 +104,14 @@ const CASES: &[(&str, Case)] = &[
         "PSLITE_SYNC",
         With(
             &[("DMLC_ROLE", "scheduler")],
-            &["nbsink", "fedavg", "diloco:steps=0", "nbsync:keep=2", "nbsync:every=5", "esync"],
+            &[
+                "nbsink",
+                "fedavg",
+                "diloco:steps=0",
+                "nbsync:keep=2",
+                "nbsync:every=0",
+                "esync:sections=2",
+            ],
         ),
     ),
     ("PSLITE_TUNNELS", Refused(&["7100", "70000", "-1", "a port"])),

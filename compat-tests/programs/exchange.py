@@ -1,6 +1,9 @@
-"""Trains while deltas travel (PSLITE_SYNC): `exchange.py train STEPS [PAUSE]`. Worker r's gradients
-are r + 1, of plain SGD with a rate of 1/4, so each step's part of a value is known. Prints "step
-N", and in the end the values that the worker has.
+"""Trains while deltas travel (PSLITE_SYNC): `exchange.py train STEPS [PAUSE [EVERY]]`. Worker r's
+gradients are r + 1, of plain SGD with a rate of 1/4, so each step's part of a value is known.
+It pauses r + 1 times as long between steps. Prints "step N", and in the end the values that the
+worker has, and those that it had after each EVERY-th step. `finish` in place of `train`: in the
+end it waits until all are equal. `dealt PAUSE`: trains on batches that are dealt. `time SECONDS
+PAUSE`: worker 0 trains so long, then all end together, and say how many steps they took.
 
 `exchange.py CASE`: does what a job that exchanges deltas refuses, and prints what it is told.
 """
@@ -14,6 +17,9 @@ import numpy as np
 from common import Gradients, mapped
 from mxnet import gluon
 
+if sys.argv[1] in ("finish", "dealt"):
+    from pslite import sync
+
 #: The second one is more than MXNET_KVSTORE_BIGARRAY_BOUND of the test: all servers have a part.
 SHAPES = {3: (5, 2), 8: (400, 3)}
 RATE = 0.25
@@ -21,9 +27,15 @@ RATE = 0.25
 kv = mx.kv.create("dist_sync")
 
 
-def train(kv, steps, pause, keys):
-    """The values of all keys in the end: the different ones among the elements of each. They are
-    alike, but where the parts of a key are exchanged at different times."""
+def unique(weights):
+    """The different values among the elements of each key. They are alike, but where the parts of a
+    key are exchanged at different times."""
+    return {str(key): np.unique(weight.asnumpy()).tolist() for key, weight in weights.items()}
+
+
+def train(kv, steps, pause, keys, every=0, met=None, until=None):
+    """The values of all keys in the end. met: gets those after each every-th step. until: steps
+    end at that time."""
     kv.set_optimizer(mx.optimizer.SGD(learning_rate=RATE, momentum=0.0, wd=0.0))
     weights = {key: mx.nd.zeros(SHAPES[key]) for key in keys}
     for key, weight in weights.items():
@@ -39,9 +51,44 @@ def train(kv, steps, pause, keys):
             else:
                 kv.pushpull(key, gradient, out=weights[key])
         mx.nd.waitall()
+        if every and step % every == 0:
+            met.append(unique(weights))
         print(f"step {step}", flush=True)
         time.sleep(pause * (kv.rank + 1))
-    return {str(key): np.unique(weight.asnumpy()).tolist() for key, weight in weights.items()}
+        if until is not None and time.monotonic() >= until:
+            result["steps"] = step
+            break
+    if sys.argv[1] == "finish":
+        result["before"] = unique(weights)
+        result["exchanges"] = sync.finish(kv)
+        for key in keys:
+            kv.pull(key, out=weights[key])
+    return unique(weights)
+
+
+def dealt(kv, pause):
+    """Trains on batches that are dealt, two epochs of 40 samples. The samples, the steps, and the
+    values when all workers are equal."""
+    from pslite import lbbsp
+    kv.set_optimizer(mx.optimizer.SGD(learning_rate=RATE, momentum=0.0, wd=0.0))
+    weight = mx.nd.zeros(SHAPES[3])
+    kv.init(3, weight)
+    kv.pull(3, out=weight)
+    gradients, samples, steps = Gradients(), [], 0
+    ones = np.full(SHAPES[3], kv.rank + 1.0, dtype="float32")
+    session = lbbsp.Session(length=40, total=2, rule="dealt", epochs=2)
+    for _ in range(2):
+        for batch in session:
+            with session.compute():
+                time.sleep(pause * (1 + 4 * kv.rank))
+                kv.pushpull(3, gradients(3, ones), out=weight)
+                weight.wait_to_read()
+            samples += [int(sample) for sample in batch.indices]
+            steps += 1
+    session.close()
+    sync.finish(kv)
+    kv.pull(3, out=weight)
+    return samples, steps, unique({3: weight})
 
 
 def refused(case):
@@ -82,9 +129,15 @@ def refused(case):
 
 result = {"rank": kv.rank, "error": None, "pslite": mapped("libpslite_mxnet"),
           "mxnet": mapped("libmxnet")}
-if sys.argv[1] == "train":
+if sys.argv[1] in ("train", "finish"):
     steps, pause = int(sys.argv[2]), float(sys.argv[3]) if len(sys.argv) > 3 else 0.0
-    result["values"] = train(kv, steps, pause, list(SHAPES))
+    every, result["met"] = int(sys.argv[4]) if len(sys.argv) > 4 else 0, []
+    result["values"] = train(kv, steps, pause, list(SHAPES), every, result["met"])
+elif sys.argv[1] == "time":
+    until = time.monotonic() + float(sys.argv[2])
+    result["values"] = train(kv, 100_000, float(sys.argv[3]), list(SHAPES), until=until)
+elif sys.argv[1] == "dealt":
+    result["samples"], result["steps"], result["values"] = dealt(kv, float(sys.argv[2]))
 elif sys.argv[1] == "two":
     other = mx.kv.create("dist_sync")
     result["values"] = train(kv, int(sys.argv[2]), 0.0, [3])

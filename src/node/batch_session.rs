@@ -9,7 +9,7 @@ use crate::running::{NodeRef, RunningNode};
 use crate::training::{SessionId, said};
 use pslite_core::cluster::{Event, Tell};
 use pslite_core::training::balance::{Batch, Participant, Turn};
-use pslite_core::wire::balance::{BalanceOpen, BalanceReport};
+use pslite_core::wire::balance::{BalanceOpen, BalanceReport, BalanceRule};
 use pslite_core::wire::{Role, SCHEDULER};
 use pslite_observe::awake;
 use pslite_observe::log::{self, Level};
@@ -64,10 +64,12 @@ impl BatchSession {
                     .to_owned(),
             ));
         }
-        if node.policy().is_some_and(|word| word.exchange.is_some()) {
+        let exchanges = node.policy().is_some_and(|word| word.exchange.is_some());
+        if exchanges && open.rule != BalanceRule::Dealt as i32 {
             return Err(NodeError::Invalid(
                 "this job exchanges deltas (PSLITE_SYNC): its workers do not wait for each other \
-                 in each iteration, and a batch session lets them; do without one of both"
+                 in each iteration, and a batch session with this rule lets them; take \
+                 rule=\"dealt\", or do without one of both"
                     .to_owned(),
             ));
         }

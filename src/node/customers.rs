@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::delivery::Delivery;
 use crate::error::{NodeError, Result};
-use crate::recipient::AnyMailbox;
+use crate::recipient::{AnyMailbox, Finish};
 use crate::sync::lock;
 use pslite_core::kv::rounds::Round;
 
@@ -80,11 +80,39 @@ impl Customers {
     /// # Errors
     /// It cannot be sent.
     pub(crate) fn finish_exchange(&self, customer_id: i32) -> Result<()> {
+        self.finish(Finish::Leaves, |customer| customer == customer_id)
+    }
+
+    /// Waits until all workers are equal, whose local models this process has one of: for one
+    /// customer after another, in an order that is the same at all workers.
+    ///
+    /// # Errors
+    /// It can never be.
+    pub(crate) fn align(&self) -> Result<()> {
+        self.finish(Finish::Aligns, |_| true)
+    }
+
+    fn finish(&self, finish: Finish, whose: impl Fn(i32) -> bool) -> Result<()> {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
-        let of_it = map.iter().filter(|((_, customer), _)| *customer == customer_id);
-        let of_it: Vec<Arc<AnyMailbox>> = of_it.map(|(_, mailbox)| Arc::clone(mailbox)).collect();
+        let some = map.iter().filter(|((_, customer), _)| whose(*customer));
+        let some: Vec<Arc<AnyMailbox>> = some.map(|(_, mailbox)| Arc::clone(mailbox)).collect();
         drop(map);
-        of_it.iter().try_for_each(|mailbox| mailbox.customer.finish_exchange())
+        some.iter().try_for_each(|mailbox| mailbox.customer.finish_exchange(finish))
+    }
+
+    /// Tells one customer, if it is there.
+    pub(crate) fn tell(&self, key: (i32, i32), item: Delivery) {
+        if let Some(mailbox) = self.get(key) {
+            mailbox.queue.push(item.priority(), item);
+        }
+    }
+
+    /// Lets local models say how they are.
+    pub(crate) fn beat(&self, now: Duration) {
+        let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
+        for mailbox in map.values().filter(|mailbox| mailbox.customer.wants_beat(now)) {
+            mailbox.queue.push(i32::MIN, Delivery::Beat);
+        }
     }
 
     /// Other workers may go on without those of this process.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::error::NodeError;
 use pslite_core::wire::elastic::{KeyRoute, Order, SchedulerMessage};
+use pslite_core::wire::exchange::word::ExchangeWord;
 use pslite_core::wire::trees::Overlay;
 use pslite_core::wire::{Message, NodeId};
 
@@ -39,8 +40,12 @@ pub(crate) enum Delivery {
     Ahead(i32),
     /// The turn of a request that the local model answers.
     Ask(i32),
-    /// The customer is about to leave: what its local model has changed is to be sent.
+    /// Somebody waits for what its local model has changed.
     Rest,
+    /// The scheduler says something to its local model.
+    Word(Box<ExchangeWord>),
+    /// Time has passed, and its local model may have something to say.
+    Beat,
     /// Parts of requests that wait may go.
     Retry,
     /// A request that was held back.

@@ -26,6 +26,15 @@ pub(crate) struct Mailbox<C: ?Sized> {
 /// The mailbox of any customer.
 pub(crate) type AnyMailbox = Mailbox<dyn Recipient>;
 
+/// For what somebody waits who asks for [`Recipient::finish_exchange`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Finish {
+    /// All that this worker has changed is at the servers: nobody waits for it after that.
+    Leaves,
+    /// The same, and all workers are equal.
+    Aligns,
+}
+
 /// What a customer does; see the module.
 pub(crate) trait Recipient: Send + Sync {
     /// Handles one item; the caller has the turn.
@@ -40,12 +49,14 @@ pub(crate) trait Recipient: Send + Sync {
     /// A worker's: other workers may go on without it from now on.
     fn drop_ahead(&self);
 
-    /// A worker's, before it takes leave: what its local model has changed is at the servers when
-    /// this returns.
+    /// A worker's: waits for that, if it has a local model.
     ///
     /// # Errors
     /// It can never be.
-    fn finish_exchange(&self) -> Result<()>;
+    fn finish_exchange(&self, finish: Finish) -> Result<()>;
+
+    /// True if it wants a [`Delivery::Beat`]: its local model says once a second how it is.
+    fn wants_beat(&self, now: Duration) -> bool;
 
     /// Of a server with a store: how long requests have taken there so far.
     fn busy(&self) -> Option<Duration>;

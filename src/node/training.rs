@@ -4,6 +4,7 @@
 //! the van or a customer.
 
 mod available;
+mod exchange;
 mod sessions;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,6 +14,7 @@ use std::time::Duration;
 use crate::error::{NodeError, Result};
 use crate::sync::lock;
 use available::Available;
+use exchange::ExchangeDesk;
 use pslite_core::cluster::Tell;
 use pslite_core::training::balance::clock::{ComputeClock, Computed, Pushed};
 use pslite_core::training::balance::{Coordinator, Gone, Outbox, Worker};
@@ -37,6 +39,8 @@ pub(crate) struct Training {
     measures: AtomicBool,
     clock: Mutex<ComputeClock>,
     available: Mutex<Available>,
+    /// A scheduler's, of a job that exchanges deltas.
+    pub(crate) exchange: ExchangeDesk,
 }
 
 impl Training {

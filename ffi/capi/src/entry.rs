@@ -209,7 +209,7 @@ mod workers;
 pub use self::{customers::*, jobs::*, messages::*, nodes::*, servers::*, sessions::*, workers::*};
 
 plain! {
-    fn pslite_abi_version() -> u32, else 0, { 7 }
+    fn pslite_abi_version() -> u32, else 0, { 8 }
     fn pslite_version() -> *const c_char, else std::ptr::null(), {
         concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
     }

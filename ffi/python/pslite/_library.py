@@ -29,7 +29,7 @@ from . import errors
 from ._mapped import mapped
 
 #: `PSLITE_ABI_VERSION` that this package was written for. Newer ones only add.
-ABI = 7
+ABI = 8
 NAMES = ("libps.so.1", "libps.so")
 PRELOADED = "libpslite_mxnet.so"
 #: The value of an int field that is not set.
@@ -181,6 +181,7 @@ _STATUS = {
     "pslite_start": [c_void_p, c_int32, c_int],
     "pslite_finalize": [c_void_p, c_int32, c_int],
     "pslite_barrier": [c_void_p, c_int32, c_int32, c_uint32],
+    "pslite_exchange_finish": [c_void_p, POINTER(c_int32)],
     "pslite_node_describe": [c_void_p, POINTER(NodeInfo)],
     "pslite_dead_nodes": [c_void_p, c_int32, POINTER(c_int32), c_size_t, POINTER(c_size_t)],
     "pslite_metrics": [c_void_p, c_char_p, c_size_t, POINTER(c_size_t)],

@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::barrier::{Entered, FIRST_DOMAIN};
 use super::journal::{About, Change, Record};
 use super::{Action, Cluster, Failure, FailureKind, Level};
+use crate::lives::Awaited;
 use crate::wire::elastic::{LiveWorker, SchedulerMessage, SchedulerMessageKind};
 use crate::wire::{ALL_GROUP, Node, NodeId, Role, worker_id};
 
@@ -62,6 +63,20 @@ impl Cluster {
             incarnation: node.incarnation,
         };
         self.members.values().filter(lives).map(worker).collect()
+    }
+
+    /// Scheduler: the workers that rounds wait for ([`crate::lives`]).
+    #[must_use]
+    pub fn awaited_workers(&self) -> Vec<NodeId> {
+        let stays = |node: &&Node| {
+            node.role == Role::Worker
+                && !self.lost.contains_key(&node.id)
+                && !self.has_left(node.id)
+        };
+        let all = || self.members.values().filter(stays);
+        let whom = Awaited::of(all().map(|node| (self.life_of(node.id), node.id)));
+        let ids = all().map(|node| node.id);
+        ids.filter(|id| whom.has(self.life_of(*id), *id)).collect()
     }
 
     // ---- death ----------------------------------------------------------------------------------

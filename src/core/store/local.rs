@@ -340,6 +340,19 @@ impl LocalModel {
         Ok(delta)
     }
 
+    /// Where the program computes nothing and nothing is under way, the value of a key becomes the
+    /// global one that was taken last: what a float16 delta could not say is given up.
+    pub fn settle(&mut self, key: Key) {
+        if let Some(tensor) = self.tensors.get_mut(&key) {
+            tensor.settle();
+        }
+    }
+
+    /// The same of all keys.
+    pub fn settle_all(&mut self) {
+        self.tensors.values_mut().for_each(Tensor::settle);
+    }
+
     /// How many keys it has.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -428,6 +441,14 @@ impl Tensor {
             None => value,
         });
         Ok(delta.into_bytes())
+    }
+
+    fn settle(&mut self) {
+        let Some(start) = &self.start else { return };
+        if self.value.buffer() != start {
+            self.value.overwrite().bytes_mut().copy_from_slice(start.bytes());
+            self.narrow = None;
+        }
     }
 
     fn take_coming(&mut self, name: KeyName) -> Result<Buffer, StoreError> {

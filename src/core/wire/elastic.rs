@@ -366,6 +366,8 @@ pub enum SchedulerMessageKind {
     Routes = 13,
     /// Scheduler to all: the trees of `overlay` are in force.
     Overlay = 14,
+    /// The topic [`Topic::Exchange`]: `told`.
+    Exchange = 15,
     /// A node that has no place in the job yet to the scheduler, in every job of ours: it ends, for
     /// the reason in `text`, which names it. `number`: its incarnation, if it has registered.
     GivesUp = 40,
@@ -381,6 +383,8 @@ pub enum SchedulerMessageKind {
 pub enum Topic {
     /// Batch sizes ([`super::balance`]).
     Batches,
+    /// Training while deltas travel ([`super::exchange::word`]).
+    Exchange,
 }
 
 impl Topic {
@@ -389,6 +393,7 @@ impl Topic {
     pub const fn kind(self) -> SchedulerMessageKind {
         match self {
             Self::Batches => SchedulerMessageKind::Balance,
+            Self::Exchange => SchedulerMessageKind::Exchange,
         }
     }
 
@@ -397,6 +402,7 @@ impl Topic {
     pub const fn of(kind: SchedulerMessageKind) -> Option<Self> {
         match kind {
             SchedulerMessageKind::Balance => Some(Self::Batches),
+            SchedulerMessageKind::Exchange => Some(Self::Exchange),
             _ => None,
         }
     }

@@ -7,6 +7,7 @@
 //! - A push is a step of the script's own optimizer. A pull has the local value.
 //! - What the machine sends is a push and pull of the worker's own ([`Own`]). Its caller sends it,
 //!   and says what came of it.
+//! - What the worker and the scheduler say to each other is in [`words`].
 //!
 //! Its caller promises to make one call at a time, in the order in which the program asks for each
 //! key.
@@ -22,11 +23,25 @@ use crate::kv::flights::{AheadSlice, Brought};
 use crate::store::StoreError;
 use crate::store::command::Head;
 use crate::store::local::{LocalModel, Obeyed};
-use crate::training::exchange::{Act, Counts, Exchange, Hold, Rest, Turn};
+use crate::training::balance::clock::{ComputeClock, Pushed};
+use crate::training::exchange::{Act, Aligning, Counts, Exchange, Gauge, Hold, Turn};
 use crate::values::kind::{RequestKind, form_of, kind_of};
 use crate::values::{Dtype, Form, KeyRange, KvPairs};
 use crate::wire::exchange::ExchangeSpec;
-use crate::wire::{Key, Meta};
+use crate::wire::exchange::word::{ExchangeReport, Stage};
+use crate::wire::{Key, Meta, NodeId};
+
+mod words;
+
+/// Who a worker is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Begins {
+    /// The first push of a key by this customer is its initial value (kvstore_dist.h, `InitImpl`:
+    /// rank 0).
+    pub makes_keys: bool,
+    /// It takes the place of one that died. Rounds do not wait for it, and it does not align.
+    pub is_back: bool,
+}
 
 /// What is to be done, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +54,8 @@ pub enum LocalStep {
     Forward(Box<(Meta, Slices)>),
     /// Send this, and tell [`LocalTraining::own_answered`].
     Send(Box<Own>),
+    /// Say this to the scheduler; the customer's number is to be filled in.
+    Say(Box<ExchangeReport>),
 }
 
 /// A request of the worker's own about one key.
@@ -56,24 +73,15 @@ pub struct Own {
     pub kv: KvPairs,
 }
 
-/// How far a worker is that computes nothing ([`Rest`]).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Resting {
-    /// All that this worker has changed is in rounds that are over.
-    pub is_here: bool,
-    /// Nothing of it is under way, and there is nothing to do.
-    pub is_done: bool,
-}
-
 /// What a request of the program waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitsFor {
     /// A round that has this key: the worker has computed for too long without a result.
     Ahead(Option<Key>),
     /// The global value of this key: no local one is given away meanwhile, nor a step taken.
     Round(Key),
-    /// All workers, who align at this iteration.
-    Others,
+    /// All workers, who align here; these are some of those that are missing.
+    Others(Vec<NodeId>),
     /// The first value of this key.
     FirstValue(Key),
 }
@@ -122,8 +130,7 @@ enum Went {
 pub struct LocalTraining {
     machine: Exchange,
     model: LocalModel,
-    /// The first pushes of this worker make keys.
-    makes_keys: bool,
+    who: Begins,
     /// Keys that it has made.
     made: BTreeSet<Key>,
     ways: BTreeMap<Key, Way>,
@@ -138,17 +145,27 @@ pub struct LocalTraining {
     broken: Option<String>,
     /// What people are told of why it waits.
     hold: Option<Hold>,
+    /// How it aligns with the others.
+    aligning: Aligning,
+    /// The program waits until all are equal.
+    finishes: bool,
+    /// Some of those that it waits for where all align.
+    missing: Vec<NodeId>,
+    clock: ComputeClock,
+    gauge: Gauge,
+    /// When it last said how it is.
+    said: Option<Duration>,
 }
 
 impl LocalTraining {
-    /// Of a job of so many workers and servers. `makes_keys`: the first push of a key by this
-    /// customer is its initial value (kvstore_dist.h, `InitImpl`: rank 0).
+    /// Of a job of so many workers and servers.
     #[must_use]
-    pub fn new(spec: &ExchangeSpec, workers: u32, servers: usize, makes_keys: bool) -> Self {
+    pub fn new(spec: &ExchangeSpec, workers: u32, servers: usize, who: Begins) -> Self {
+        let every = if who.is_back { 0 } else { spec.every };
         Self {
-            machine: Exchange::new(*spec),
+            machine: Exchange::new(ExchangeSpec { every, ..*spec }),
             model: LocalModel::new(spec, workers, servers),
-            makes_keys,
+            who,
             made: BTreeSet::new(),
             ways: BTreeMap::new(),
             open: BTreeMap::new(),
@@ -157,6 +174,12 @@ impl LocalTraining {
             beginning: BTreeMap::new(),
             broken: None,
             hold: None,
+            aligning: Aligning::default(),
+            finishes: false,
+            missing: Vec::new(),
+            clock: ComputeClock::default(),
+            gauge: Gauge::default(),
+            said: None,
         }
     }
 
@@ -187,7 +210,7 @@ impl LocalTraining {
             Ok(slices) => slices,
             Err(why) => return steps.push(LocalStep::Refuse(timestamp, why)),
         };
-        if meta.push && self.makes_keys {
+        if meta.push && self.who.makes_keys {
             let is_new =
                 |slice: &Slice| !self.model.has(slice.key) && !self.made.contains(&slice.key);
             let new = slices.iter().filter(|slice| is_new(slice)).count();
@@ -202,10 +225,25 @@ impl LocalTraining {
         for slice in &slices {
             self.note_way(&meta, slice);
         }
+        if let (true, Some(first)) = (meta.push, slices.first()) {
+            self.gauge.pushed(now);
+            let computed = self.clock.pushed(now, Pushed { customer_id: 0, key: first.key }, false);
+            let time = computed.and_then(|computed| computed.0);
+            time.into_iter().for_each(|time| self.gauge.computed(time));
+        }
         self.open.insert(timestamp, Open { meta, slices, stepped: 0, brought: Vec::new() });
         let went = self.go_on(now, timestamp, steps);
         self.went(timestamp, went);
+        self.after(now, steps);
+    }
+
+    /// What follows whatever has happened.
+    fn after(&mut self, now: Duration, steps: &mut Vec<LocalStep>) {
         self.end_if_broken(steps);
+        self.go_on_aligning(now, steps);
+        let in_flight = self.machine.in_flight();
+        let over = self.machine.counts().sent - in_flight as u64;
+        self.gauge.flights(now, in_flight, over);
     }
 
     fn make(&mut self, meta: Meta, slices: Vec<Slice>, servers: usize, steps: &mut Vec<LocalStep>) {
@@ -246,6 +284,7 @@ impl LocalTraining {
         let Some(mut open) = self.open.remove(&timestamp) else { return Went::Over };
         let went = match self.do_slices(now, &mut open, steps) {
             Ok(()) => {
+                self.clock.answered(now);
                 steps.push(LocalStep::Answer(timestamp, open.brought));
                 return Went::Over;
             }
@@ -311,6 +350,9 @@ impl LocalTraining {
         match asked.turn {
             Turn::Held(hold) => {
                 self.hold = Some(hold);
+                if hold == Hold::Align {
+                    self.aligning.begin();
+                }
                 Err(Stays::Held)
             }
             Turn::Taken(act) => {
@@ -380,17 +422,16 @@ impl LocalTraining {
         if let Err(Stays::Refused(why)) = swapped {
             return self.breaks(why, steps);
         }
+        if act.swap {
+            // The program has waited for it, and is to have it as it is.
+            self.model.settle(key);
+        }
         for timestamp in self.for_key.remove(&key).unwrap_or_default() {
             let went = self.go_on(now, timestamp, steps);
             self.went(timestamp, went);
         }
         self.look_at_held(now, steps);
-    }
-
-    /// All workers are at the same iteration: the next one may begin.
-    pub fn aligned(&mut self, now: Duration, steps: &mut Vec<LocalStep>) {
-        self.machine.aligned();
-        self.look_at_held(now, steps);
+        self.after(now, steps);
     }
 
     /// Looks again at those that wait for the next iteration.
@@ -404,7 +445,6 @@ impl LocalTraining {
                 went => self.went(timestamp, went),
             }
         }
-        self.end_if_broken(steps);
     }
 
     fn refuse_waiting(&mut self, key: Key, why: &str, steps: &mut Vec<LocalStep>) {
@@ -431,26 +471,6 @@ impl LocalTraining {
         }
     }
 
-    // ---- while the program computes nothing -----------------------------------------------------
-
-    /// The program computes nothing: at its end, and where all workers align. To be asked again
-    /// after each answer, until it says what its caller waits for.
-    ///
-    /// # Errors
-    /// Why it can never be: what was changed cannot be sent.
-    pub fn rest(&mut self, how: Rest, steps: &mut Vec<LocalStep>) -> Result<Resting, String> {
-        if let Some(why) = &self.broken {
-            return Err(why.clone());
-        }
-        let resting = self.machine.rest(how);
-        for (key, act) in resting.acts {
-            if let Err(Stays::Refused(why)) = self.act(key, act, steps) {
-                return Err(why);
-            }
-        }
-        Ok(Resting { is_here: resting.is_here, is_done: resting.is_done })
-    }
-
     // ---- for people, and promises ---------------------------------------------------------------
 
     /// What it has done.
@@ -470,7 +490,10 @@ impl LocalTraining {
     pub fn waits_for(&self, timestamp: i32) -> Option<WaitsFor> {
         if self.held.contains(&timestamp) {
             return Some(match self.waits()? {
-                (Hold::Align, _) => WaitsFor::Others,
+                (Hold::Align, _) if self.aligning.stage() != Stage::Trains => {
+                    WaitsFor::Others(self.missing.clone())
+                }
+                (Hold::Align, key) => WaitsFor::Ahead(key),
                 (Hold::Result, Some(key)) if self.machine.withholds(key) => WaitsFor::Round(key),
                 (Hold::Result, key) => WaitsFor::Ahead(key),
             });

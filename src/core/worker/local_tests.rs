@@ -9,7 +9,8 @@ use crate::kv::{Slices, slice};
 use crate::store::command::Head;
 use crate::store::local::Obeyed;
 use crate::store::pickled_tests::pickled;
-use crate::training::exchange::Rest;
+use crate::training::exchange::Coordinator;
+use crate::training::exchange::coordinator::Outbox;
 use crate::training::exchange::spec::parse;
 use crate::values::kind::{RequestKind, command_of};
 use crate::values::{Dtype, KvPairs, server_key_ranges};
@@ -42,19 +43,32 @@ struct Job {
     /// Deltas of the open round of each key, by worker.
     rounds: BTreeMap<Key, BTreeMap<usize, f32>>,
     next: i32,
+    coordinator: Coordinator,
+    said: Outbox,
+}
+
+/// The id of a worker.
+fn id(worker: usize) -> i32 {
+    9 + 2 * worker as i32
 }
 
 impl Job {
     fn new(sync: &str, workers: usize) -> Self {
         let spec = parse(sync).unwrap();
-        let new = |rank| LocalTraining::new(&spec, workers as u32, SERVERS, rank == 0);
+        let new = |rank| {
+            let who = Begins { makes_keys: rank == 0, is_back: false };
+            LocalTraining::new(&spec, workers as u32, SERVERS, who)
+        };
         let mut job = Self {
             workers: (0..workers).map(new).collect(),
             steps: vec![Vec::new(); workers],
             values: BTreeMap::new(),
             rounds: BTreeMap::new(),
             next: 0,
+            coordinator: Coordinator::new(spec),
+            said: Vec::new(),
         };
+        job.coordinator.awaits((0..workers).map(id), &mut job.said);
         for worker in &mut job.workers {
             let own = [("momentum", "F0.0\n"), ("lazy_update", "I01\n")];
             let obeyed = worker.command(Head::Controller, &pickled("SGD", &own));
@@ -131,6 +145,13 @@ impl Job {
                     self.workers[worker].own_answered(NOW, own.key, value, &mut self.steps[worker]);
                 }
                 LocalStep::Send(own) => self.delta(worker, &own),
+                LocalStep::Say(report) => {
+                    self.coordinator.handle(id(worker), *report, &mut self.said);
+                    for (to, word) in std::mem::take(&mut self.said) {
+                        let to = (to as usize - 9) / 2;
+                        self.workers[to].told(NOW, &word, &mut self.steps[to]);
+                    }
+                }
                 LocalStep::Answer(..) | LocalStep::Refuse(..) => unreachable!(),
             }
             self.validate();
@@ -154,10 +175,11 @@ impl Job {
         }
     }
 
-    /// The first thing that goes to a server.
+    /// The first thing that goes to a server, or to the scheduler.
     fn take_sent(&mut self) -> Option<(usize, LocalStep)> {
-        let is_sent =
-            |step: &LocalStep| matches!(step, LocalStep::Forward(..) | LocalStep::Send(..));
+        let is_sent = |step: &LocalStep| {
+            matches!(step, LocalStep::Forward(..) | LocalStep::Send(..) | LocalStep::Say(..))
+        };
         for (worker, steps) in self.steps.iter_mut().enumerate() {
             if let Some(at) = steps.iter().position(is_sent) {
                 return Some((worker, steps.remove(at)));
@@ -259,10 +281,15 @@ fn people_are_told_what_a_request_waits_for() {
     assert_eq!(job.workers[0].waits_for(asked), Some(WaitsFor::Round(keys()[0])));
     let again = job.push(0, 1.0);
     assert_eq!(job.workers[0].waits_for(again), Some(WaitsFor::Round(keys()[0])));
-    let mut job = Job::begun("nbsync:every=1", 2);
+    let mut job = Job::begun("nbsync:every=2", 2);
     job.push(0, 1.0);
     let next = job.push(0, 1.0);
-    assert_eq!(job.workers[0].waits_for(next), Some(WaitsFor::Others));
+    assert_eq!(job.workers[0].waits_for(next), Some(WaitsFor::Ahead(Some(keys()[0]))));
+    // What it owes is there; the other one trains.
+    let mut job = Job::begun("nbsync:every=1", 2);
+    let next = job.push(0, 1.0);
+    job.serve();
+    assert_eq!(job.workers[0].waits_for(next), Some(WaitsFor::Others(vec![id(1)])));
 }
 
 #[test]
@@ -288,7 +315,7 @@ fn what_cannot_be_exchanged_is_refused_with_a_text() {
     job.ask(0, (Some(1.0), false), RequestKind::RowSparse);
     assert!(job.refusals(0)[0].1.contains("row_sparse"));
     let spec = parse("fedavg:steps=1").unwrap();
-    job.workers[0] = LocalTraining::new(&spec, 1, SERVERS, false);
+    job.workers[0] = LocalTraining::new(&spec, 1, SERVERS, Begins::default());
     job.push(0, 1.0);
     job.serve();
     let refused = job.refusals(0);
@@ -304,7 +331,9 @@ fn a_worker_whose_training_has_diverged_ends_and_says_which_key() {
     assert!(refused[0].1.contains("not finite"), "{refused:?}");
     job.pull(0);
     assert!(job.refusals(0)[0].1.contains("not finite"), "nothing goes on");
-    assert!(job.workers[0].rest(Rest::Own, &mut Vec::new()).is_err());
+    assert!(job.workers[0].leave(NOW, &mut Vec::new()).is_err());
+    job.workers[0].finish(NOW, &mut Vec::new());
+    assert!(job.workers[0].is_finished().is_err());
 }
 
 #[test]
@@ -361,8 +390,7 @@ fn who_leaves_sends_its_last_stretch() {
     }
     for _ in 0..100 {
         let mut steps = Vec::new();
-        let resting = job.workers[0].rest(Rest::Own, &mut steps).unwrap();
-        let is_over = resting.is_here && resting.is_done && steps.is_empty();
+        let is_over = job.workers[0].leave(NOW, &mut steps).unwrap();
         job.steps[0].extend(steps);
         job.serve();
         if is_over {
@@ -393,4 +421,114 @@ fn a_push_of_old_and_new_keys_is_refused() {
         matches!(&steps[..], [LocalStep::Refuse(99, why)] if why.contains("first values")),
         "{steps:?}"
     );
+}
+
+// ---- where all align ----------------------------------------------------------------------------
+
+/// The values that each worker has.
+fn values_of(job: &mut Job) -> Vec<[f32; 2]> {
+    let workers = 0..job.workers.len();
+    let pulled: Vec<i32> = workers.clone().map(|worker| job.pull(worker)).collect();
+    let answers = workers.map(|worker| job.answers(worker));
+    answers
+        .zip(pulled)
+        .map(|(answers, asked)| {
+            let of = answers.into_iter().find(|(timestamp, _)| *timestamp == asked);
+            of.and_then(|(_, value)| value).expect("an answer")
+        })
+        .collect()
+}
+
+/// A fast worker waits for the slow one before the iteration that is one of all together, and what
+/// each pulls in it is the global model.
+#[test]
+fn what_is_pulled_in_each_nth_iteration_is_equal_at_all_workers() {
+    for sync in ["nbsync:every=4", "nbsync:published,every=4", "diloco:steps=3,every=4"] {
+        let mut job = Job::begun(sync, 2);
+        for together in 1..=3 {
+            for worker in 0..2 {
+                for _ in 0..3 {
+                    job.push_pull(worker, 1.0 + worker as f32);
+                    job.serve();
+                }
+            }
+            job.serve();
+            let first = job.push_pull(0, 2.0);
+            job.serve();
+            let early = job.answers(0);
+            assert!(
+                early.iter().all(|(at, _)| *at != first),
+                "{sync}: it does not wait: {early:?}"
+            );
+            let other = job.push_pull(1, 5.0);
+            job.serve();
+            let of = |job: &mut Job, worker: usize, asked: i32| {
+                let answers = job.answers(worker);
+                answers.iter().find(|(at, _)| *at == asked).and_then(|(_, value)| *value)
+            };
+            let values = (of(&mut job, 0, first), of(&mut job, 1, other));
+            assert!(values.0.is_some() && values.0 == values.1, "{sync}, {together}: {values:?}");
+            let global: Vec<f32> = job.values.values().copied().collect();
+            assert_eq!(values.0.map(Vec::from), Some(global), "{sync}, {together}");
+        }
+    }
+}
+
+#[test]
+fn a_program_can_wait_until_all_are_equal() {
+    let mut job = Job::begun("nbsync", 3);
+    for worker in 0..3 {
+        for step in 0..4 + 3 * worker {
+            job.push_pull(worker, step as f32);
+            job.serve();
+        }
+    }
+    for worker in 0..3 {
+        let mut steps = Vec::new();
+        job.workers[worker].finish(NOW, &mut steps);
+        job.steps[worker].extend(steps);
+        job.serve();
+        let waits = job.workers[0].is_finished() == Ok(false);
+        assert_eq!(waits, worker < 2, "it waits for the last one");
+    }
+    let values = values_of(&mut job);
+    assert!(values.iter().all(|value| *value == values[0]), "{values:?}");
+    let global: Vec<f32> = job.values.values().copied().collect();
+    assert_eq!(Vec::from(values[0]), global);
+    // And they train on.
+    let asked = job.push_pull(0, 1.0);
+    assert_eq!(job.answers(0).last().map(|(timestamp, _)| *timestamp), Some(asked));
+}
+
+/// Rounds do not wait for it, so it cannot be equal to the others; it does not hold them up.
+#[test]
+fn a_worker_that_came_back_does_not_align() {
+    let spec = parse("nbsync:every=2").unwrap();
+    let mut job = Job::begun("nbsync:every=2", 1);
+    let back = Begins { makes_keys: false, is_back: true };
+    job.workers[0] = LocalTraining::new(&spec, 1, SERVERS, back);
+    let own = [("momentum", "F0.0\n"), ("lazy_update", "I01\n")];
+    job.workers[0].command(Head::Controller, &pickled("SGD", &own)).unwrap();
+    for _ in 0..6 {
+        let asked = job.push_pull(0, 1.0);
+        job.serve();
+        assert_eq!(job.answers(0).len(), 1, "{asked} is answered at once");
+    }
+    job.workers[0].finish(NOW, &mut Vec::new());
+    job.serve();
+    assert_eq!(job.workers[0].is_finished(), Ok(true));
+}
+
+#[test]
+fn a_worker_says_how_it_is_once_a_second() {
+    let mut job = Job::begun("nbsync", 1);
+    job.push_pull(0, 1.0);
+    let mut said = 0;
+    for tenth in 0..=20 {
+        let mut steps = Vec::new();
+        job.workers[0].tick(NOW + Duration::from_millis(100 * tenth), &mut steps);
+        said += steps.len();
+    }
+    assert_eq!(said, 3);
+    assert_eq!(job.workers[0].report(NOW).iterations, 1);
 }

@@ -6,4 +6,4 @@ mod local;
 #[cfg(test)]
 mod local_tests;
 
-pub use local::{LocalStep, LocalTraining, Own, Resting, WaitsFor};
+pub use local::{Begins, LocalStep, LocalTraining, Own, WaitsFor};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Shared;
 use crate::delivery::Delivery;
 use crate::error::Result;
-use crate::recipient::Recipient;
+use crate::recipient::{Finish, Recipient};
 use pslite_core::kv::rounds::Round;
 use pslite_core::wire::{Message, Meta, Role};
 
@@ -41,6 +41,8 @@ impl Recipient for Shared {
             Delivery::Ahead(timestamp) => self.worker.ahead(timestamp),
             Delivery::Ask(timestamp) => self.worker.asked_here(timestamp),
             Delivery::Rest => self.worker.rest(),
+            Delivery::Word(word) => self.worker.told(&word),
+            Delivery::Beat => self.worker.beat(),
             Delivery::Retry => {
                 self.worker.retry();
                 self.server.advance();
@@ -65,8 +67,12 @@ impl Recipient for Shared {
         self.worker.drop_ahead();
     }
 
-    fn finish_exchange(&self) -> Result<()> {
-        self.worker.finish_exchange()
+    fn finish_exchange(&self, finish: Finish) -> Result<()> {
+        self.worker.finish_exchange(finish)
+    }
+
+    fn wants_beat(&self, now: Duration) -> bool {
+        self.worker.wants_beat(now)
     }
 
     fn busy(&self) -> Option<Duration> {

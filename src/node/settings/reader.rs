@@ -14,7 +14,7 @@ use pslite_core::placement::graph::{NamedGraph, Topology};
 use pslite_core::store::SumOrder;
 use pslite_core::training::exchange::spec::parse as parse_exchange;
 use pslite_core::wire::byteps::HOSTNAME_BYTES;
-use pslite_core::wire::exchange::{ExchangeMode, ExchangeSpec};
+use pslite_core::wire::exchange::ExchangeSpec;
 use pslite_core::wire::{Dialect, Role};
 use pslite_observe::MetricsFile;
 use pslite_observe::log::Level;
@@ -358,16 +358,7 @@ impl Reader<'_> {
         let wrong = |why: String| {
             NodeError::Config(format!("{NAME}={text}: {why}; choose otherwise, or unset it"))
         };
-        let spec = parse_exchange(&text).map_err(wrong)?;
-        if spec.every > 0 {
-            return Err(wrong(
-                "workers do not align every N iterations in this version".to_owned(),
-            ));
-        }
-        if spec.mode == ExchangeMode::Esync as i32 {
-            return Err(wrong("esync is not in this version".to_owned()));
-        }
-        Ok(Some(spec))
+        parse_exchange(&text).map(Some).map_err(wrong)
     }
 
     /// Links and trees. Only the scheduler needs links for those that go through links, and whoever

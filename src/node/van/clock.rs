@@ -41,6 +41,7 @@ impl Van {
             self.customers.report_stalls();
             if self.state.is_elastic() {
                 self.customers.retry_waiting();
+                self.customers.beat(self.now());
                 self.measure();
                 self.plan();
             }

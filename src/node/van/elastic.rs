@@ -13,6 +13,7 @@ use pslite_core::cluster::{Action, Difference, Event, Policy};
 use pslite_core::text;
 use pslite_core::training::balance::{Gone, Worker};
 use pslite_core::wire::elastic::{KeyRoute, SchedulerMessage, SchedulerMessageKind, Topic};
+use pslite_core::wire::exchange::word::ExchangeWord;
 use pslite_core::wire::{NodeId, Role, is_worker};
 use pslite_observe::log::{self, Level};
 use pslite_transport::native::ProbeOf;
@@ -84,6 +85,9 @@ impl Van {
                 };
                 return (!words.is_empty()).then_some(Event::Tell(words));
             }
+            Action::Told { from, topic: Topic::Exchange, bytes } => {
+                return self.told_of_exchange(core, from, &bytes);
+            }
             _ => {}
         }
         None
@@ -111,7 +115,8 @@ impl Van {
     /// Says again what was not answered, and what `pslite status` shows of batch sizes. Called by
     /// the clock.
     pub(super) fn balance(&self) {
-        let words = self.training.tick(self.now());
+        let mut words = self.training.tick(self.now());
+        words.extend(self.training.exchange.tick(self.now()));
         if !words.is_empty() {
             self.event(Event::Tell(words));
         }
@@ -137,10 +142,30 @@ impl Van {
         }
     }
 
-    /// A worker is gone, or sends no more. Returns what the others are told of their batches.
-    pub(super) fn balance_without(&self, id: NodeId, gone: Gone) -> Option<Event> {
-        let words = self.training.lost(id, gone);
+    /// A worker is gone, or sends no more. Returns what the others are told of their batches, and
+    /// of where they align.
+    pub(super) fn balance_without(&self, core: &Core, id: NodeId, gone: Gone) -> Option<Event> {
+        let mut words = self.training.lost(id, gone);
+        if gone != Gone::HasLeft {
+            words.extend(self.training.exchange.lost(id));
+        }
+        words.extend(self.training.exchange.awaits(|| core.cluster.awaited_workers()));
         (!words.is_empty()).then_some(Event::Tell(words))
+    }
+
+    /// Something is said of an exchange: by a worker, or to it.
+    fn told_of_exchange(&self, core: &Core, from: NodeId, bytes: &[u8]) -> Option<Event> {
+        if self.state.settings.role == Role::Scheduler {
+            let spec = core.cluster.exchange()?;
+            let awaited = || core.cluster.awaited_workers();
+            let words = self.training.exchange.asked(from, bytes, &spec, awaited);
+            return (!words.is_empty()).then_some(Event::Tell(words));
+        }
+        let word = ExchangeWord::read(bytes)?;
+        let of = (word.of.app, word.of.customer);
+        // Who is asked has said something first, so it exists; if it has ended, nobody waits.
+        self.customers.tell(of, Delivery::Word(Box::new(word)));
+        None
     }
 
     fn new_policy(&self, core: &Core, policy: Policy, routes: Vec<KeyRoute>) {

@@ -102,13 +102,14 @@ impl Van {
             }
             Action::NodeLost { id, reason } => {
                 self.lost(core, id, reason);
-                return self.balance_without(id, self.gone(core, id));
+                let gone = self.gone(core, id);
+                return self.balance_without(core, id, gone);
             }
             Action::NodeReplaced { node } => self.replaced(core, &node),
             Action::CustomerLeft { id, customer_id } => {
                 self.customers.broadcast(&Delivery::CustomerLeft { id, customer_id });
                 if customer_id == 0 {
-                    return self.balance_without(id, Gone::HasLeft);
+                    return self.balance_without(core, id, Gone::HasLeft);
                 }
             }
             Action::Failed(failure) => self.failed(core, &failure),

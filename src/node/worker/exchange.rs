@@ -12,19 +12,25 @@ use bytes::{Bytes, BytesMut};
 use super::{Payload, Requests, WorkerCustomer};
 use crate::delivery::Delivery;
 use crate::error::{NodeError, Result};
+use crate::recipient::Finish;
 use crate::running::NodeRef;
 use crate::sync::lock;
+use pslite_core::cluster::{Event, Tell};
 use pslite_core::kv::{Assembled, Failure, FailureKind, Pending, RequestError, Slices};
+use pslite_core::store::Reminder;
 use pslite_core::store::command::Head;
 use pslite_core::store::local::Obeyed;
-use pslite_core::training::exchange::Rest;
+use pslite_core::wire::elastic::Topic;
 use pslite_core::wire::exchange::ExchangeSpec;
-use pslite_core::wire::{Key, Meta, server_id};
-use pslite_core::worker::{LocalStep, LocalTraining, Own};
+use pslite_core::wire::exchange::word::{ExchangeId, ExchangeReport, ExchangeWord};
+use pslite_core::wire::{Key, Meta, SCHEDULER, server_id};
+use pslite_core::worker::{Begins, LocalStep, LocalTraining, Own};
 use pslite_observe::log::{self, Level};
 
 /// Between two looks whether the job goes on, while somebody waits for the last rounds.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// Between two looks whether the local model has something to say.
+const BEAT_EVERY: Duration = Duration::from_millis(500);
 
 /// What a customer has if the job's policy says an exchange. Locked after nothing, and before
 /// [`Requests`].
@@ -36,21 +42,23 @@ pub(super) struct Here {
     asked: BTreeMap<i32, (Meta, Slices)>,
     /// Requests of the program that are answered here, and are not yet.
     open: BTreeSet<i32>,
-    /// Somebody waits until all that was changed is at the servers.
-    leaves: bool,
-    /// It is, or can never be.
-    left: Option<std::result::Result<(), String>>,
+    /// Somebody waits for this.
+    finish: Option<Finish>,
+    /// It is so, or can never be.
+    finished: Option<std::result::Result<(), String>>,
+    /// When the local model may have something to say again.
+    beat: Duration,
 }
 
 impl Here {
     /// From now on the local model answers.
-    pub(super) fn begin(&mut self, spec: &ExchangeSpec, node: &NodeRef, makes_keys: bool) {
+    pub(super) fn begin(&mut self, spec: &ExchangeSpec, node: &NodeRef, who: Begins) {
         let settings = node.settings();
         let training = LocalTraining::new(
             spec,
             u32::try_from(settings.num_workers).unwrap_or(u32::MAX),
             settings.num_servers,
-            makes_keys,
+            who,
         );
         self.training = Some(Arc::new(Mutex::new(training)));
     }
@@ -120,6 +128,11 @@ impl WorkerCustomer {
 
     /// Does what the local model says, in order.
     fn do_here(&self, node: &NodeRef, steps: Vec<LocalStep>) {
+        self.do_steps(node, steps);
+        self.go_on_finishing(node);
+    }
+
+    fn do_steps(&self, node: &NodeRef, steps: Vec<LocalStep>) {
         for step in steps {
             match step {
                 LocalStep::Answer(timestamp, all) => {
@@ -142,9 +155,16 @@ impl WorkerCustomer {
                     self.forward(node, &meta, slices);
                 }
                 LocalStep::Send(own) => self.send_own(node, *own),
+                LocalStep::Say(report) => self.say(node, *report),
             }
         }
-        self.go_on_leaving(node);
+    }
+
+    /// Tells the scheduler.
+    fn say(&self, node: &NodeRef, report: ExchangeReport) {
+        let of = ExchangeId { app: self.base.app_id, customer: self.base.customer_id };
+        let bytes = ExchangeReport { of, ..report }.bytes();
+        node.event(Event::Tell(vec![Tell { to: SCHEDULER, topic: Topic::Exchange, bytes }]));
     }
 
     /// A request of the program goes to the servers after all.
@@ -208,29 +228,69 @@ impl WorkerCustomer {
         self.do_here(&node, steps);
     }
 
-    // ---- the end --------------------------------------------------------------------------------
+    // ---- what the scheduler says ----------------------------------------------------------------
 
-    /// Sends what this customer has changed and not sent, and waits until it is in rounds that are
-    /// over: nobody waits for this worker after that. To be called before it takes leave.
+    /// The scheduler says something to the local model.
+    pub(crate) fn told(&self, word: &ExchangeWord) {
+        let (Ok(node), Some(training)) = (self.node(), self.training()) else { return };
+        let mut steps = Vec::new();
+        lock(&training).told(node.now(), word, &mut steps);
+        self.do_here(&node, steps);
+    }
+
+    /// True if the local model may have something to say, once in a while.
+    pub(crate) fn wants_beat(&self, now: Duration) -> bool {
+        let mut state = lock(&self.requests);
+        let due = state.here.answers() && now >= state.here.beat;
+        if due {
+            state.here.beat = now.saturating_add(BEAT_EVERY);
+        }
+        due
+    }
+
+    /// Time has passed.
+    pub(crate) fn beat(&self) {
+        let (Ok(node), Some(training)) = (self.node(), self.training()) else { return };
+        let mut steps = Vec::new();
+        lock(&training).tick(node.now(), &mut steps);
+        self.do_here(&node, steps);
+    }
+
+    // ---- while the program computes nothing -----------------------------------------------------
+
+    /// Waits until all that this customer has changed is in rounds that are over, and if so asked
+    /// until all workers are equal. The first is to be called before it takes leave: nobody waits
+    /// for this worker after that.
     ///
     /// # Errors
     /// It can never be: the job has failed, or what was changed cannot be sent.
-    pub(crate) fn finish_exchange(&self) -> Result<()> {
+    pub(crate) fn finish_exchange(&self, finish: Finish) -> Result<()> {
         let node = self.node()?;
         {
             let mut state = lock(&self.requests);
             if !state.here.answers() {
                 return Ok(());
             }
-            state.here.leaves = true;
-            state.here.left = None;
+            if state.here.finish.is_some() {
+                let why = "another thread waits for the end of this exchange";
+                return Err(NodeError::Invalid(why.to_owned()));
+            }
+            state.here.finish = Some(finish);
+            state.here.finished = None;
         }
         self.base.queue.push(i32::MIN, Delivery::Rest);
+        let finished = self.wait_finished(&node);
+        lock(&self.requests).here.finish = None;
+        finished
+    }
+
+    fn wait_finished(&self, node: &NodeRef) -> Result<()> {
+        let began = node.now();
+        let mut reminder = Reminder::new(node.settings().stall_report);
         let mut state = lock(&self.requests);
         loop {
-            if let Some(left) = state.here.left.take() {
-                state.here.leaves = false;
-                return left.map_err(NodeError::Remote);
+            if let Some(finished) = state.here.finished.take() {
+                return finished.map_err(NodeError::Remote);
             }
             if let Some(failure) = node.failure() {
                 return Err(failure);
@@ -239,44 +299,65 @@ impl WorkerCustomer {
                 .answered
                 .wait_timeout(state, LOOK_EVERY)
                 .unwrap_or_else(PoisonError::into_inner);
-            state = guard;
+            let now = node.now();
+            let waited = now.saturating_sub(began);
+            if waited >= node.settings().stall_report && reminder.is_due(now) {
+                reminder.said(now);
+                drop(guard);
+                self.say_unfinished(node, waited);
+                state = lock(&self.requests);
+            } else {
+                state = guard;
+            }
         }
+    }
+
+    /// Says for whom this worker waits.
+    fn say_unfinished(&self, node: &NodeRef, waited: Duration) {
+        let missing = self.training().map(|training| lock(&training).missing().to_vec());
+        let missing = missing.unwrap_or_default();
+        let whom: Vec<String> = node
+            .with_cluster(|cluster, _| missing.iter().map(|id| cluster.describe(*id)).collect());
+        let whom = match whom.is_empty() {
+            true => "the rounds of what it has changed".to_owned(),
+            false => whom.join(", and for "),
+        };
+        let seconds = waited.as_secs();
+        let text = format!("the end of this worker's exchange has waited {seconds} s for {whom}");
+        log::write(Level::Warning, &text);
     }
 
     /// The turn of [`Self::finish_exchange`].
     pub(crate) fn rest(&self) {
-        if let Ok(node) = self.node() {
-            self.go_on_leaving(&node);
+        let (Ok(node), Some(training)) = (self.node(), self.training()) else { return };
+        if lock(&self.requests).here.finish == Some(Finish::Aligns) {
+            let mut steps = Vec::new();
+            lock(&training).finish(node.now(), &mut steps);
+            self.do_steps(&node, steps);
         }
+        self.go_on_finishing(&node);
     }
 
-    fn go_on_leaving(&self, node: &NodeRef) {
-        let training = {
+    fn go_on_finishing(&self, node: &NodeRef) {
+        let (training, finish) = {
             let state = lock(&self.requests);
-            let goes_on = state.here.leaves && state.here.left.is_none();
-            state.here.training.clone().filter(|_| goes_on)
+            let finish = state.here.finish.filter(|_| state.here.finished.is_none());
+            (state.here.training.clone(), finish)
         };
-        let Some(training) = training else { return };
+        let (Some(training), Some(finish)) = (training, finish) else { return };
         let mut steps = Vec::new();
-        let resting = lock(&training).rest(Rest::Own, &mut steps);
-        let left = match resting {
-            Ok(resting) => {
-                (resting.is_here && resting.is_done && steps.is_empty()).then_some(Ok(()))
-            }
-            Err(why) => Some(Err(why)),
+        let over = match finish {
+            Finish::Leaves => lock(&training).leave(node.now(), &mut steps),
+            Finish::Aligns => lock(&training).is_finished(),
         };
-        if let Some(left) = left {
-            lock(&self.requests).here.left = Some(left);
-            self.answered.notify_all();
-            return;
-        }
-        for step in steps {
-            if let LocalStep::Send(own) = step {
-                self.send_own(node, *own);
-            } else {
-                log::write(Level::Error, "a worker that computes nothing answers something");
-            }
-        }
+        self.do_steps(node, steps);
+        let finished = match over {
+            Ok(false) => return,
+            Ok(true) => Ok(()),
+            Err(why) => Err(why),
+        };
+        lock(&self.requests).here.finished = Some(finished);
+        self.answered.notify_all();
     }
 }
 

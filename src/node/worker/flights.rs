@@ -19,6 +19,7 @@ use pslite_core::values::kind::form_of;
 use pslite_core::values::{Form, KvPairs};
 use pslite_core::wire::elastic::{KeyRoute, SchedulerMessage};
 use pslite_core::wire::{Key, Meta, NodeId, id_to_rank, server_id};
+use pslite_core::worker::Begins;
 use pslite_observe::MessageKind;
 use pslite_observe::log::{self, Level};
 
@@ -43,7 +44,8 @@ impl Requests {
         }
         self.flights = Some(flights);
         if let Some(spec) = node.policy().and_then(|word| word.exchange) {
-            self.here.begin(&spec, node, rank == 0 && makes_keys);
+            let who = Begins { makes_keys: rank == 0 && makes_keys, is_back: life > 0 };
+            self.here.begin(&spec, node, who);
         }
         for overlay in node.state().overlays() {
             // Others' sums and values may have come before.

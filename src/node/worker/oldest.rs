@@ -114,7 +114,10 @@ impl WorkerCustomer {
                 log::write(Level::Warning, &text(&node, oldest));
             }
             if let Some(here) = &here {
-                log::write(Level::Warning, &text_here(node.settings().num_servers, here));
+                let text = text_here(node.settings().num_servers, here, |id| {
+                    node.with_cluster(|cluster, _| cluster.describe(id))
+                });
+                log::write(Level::Warning, &text);
             }
         }
         let round = oldest.as_ref().and_then(|oldest| oldest.round.clone());
@@ -137,25 +140,27 @@ impl WorkerCustomer {
     }
 }
 
-fn text_here(servers: usize, oldest: &OldestHere) -> String {
+fn text_here(servers: usize, oldest: &OldestHere, node: impl Fn(NodeId) -> String) -> String {
     let OldestHere { timestamp, what, waited, waits_for, others } = oldest;
     let name = |key| KeyName::of(key, servers);
-    let why = match *waits_for {
+    let why = match waits_for {
         Some(WaitsFor::Ahead(Some(key))) => {
-            let key = name(key);
+            let key = name(*key);
             format!(
                 "this worker has computed ahead of the others and waits for a round of key {key}"
             )
         }
         Some(WaitsFor::Ahead(None)) => "this worker has computed ahead of the others".to_owned(),
         Some(WaitsFor::Round(key)) => {
-            format!("this worker waits for the round of key {}", name(key))
+            format!("this worker waits for the round of key {}", name(*key))
         }
-        Some(WaitsFor::Others) => {
-            "this worker waits until all others have come to this iteration".to_owned()
+        Some(WaitsFor::Others(missing)) => {
+            let whom: Vec<String> = missing.iter().map(|id| node(*id)).collect();
+            let whom = if whom.is_empty() { "all others".to_owned() } else { whom.join(" and ") };
+            format!("this worker waits until {whom} have come to where all align")
         }
         Some(WaitsFor::FirstValue(key)) => {
-            format!("this worker waits for the first value of key {}", name(key))
+            format!("this worker waits for the first value of key {}", name(*key))
         }
         None => "this worker is busy with what came before".to_owned(),
     };
@@ -193,7 +198,8 @@ mod tests {
         let said = |waits_for| {
             let waited = Duration::from_secs(12);
             let what = "a push";
-            text_here(2, &OldestHere { timestamp: 7, what, waited, waits_for, others: 2 })
+            let here = OldestHere { timestamp: 7, what, waited, waits_for, others: 2 };
+            text_here(2, &here, |id| format!("node {id}"))
         };
         let begin = "a push (request 7) has waited 12 s: this worker";
         let end = "; requests behind it: 2";
@@ -204,7 +210,14 @@ mod tests {
             ),
             (Some(WaitsFor::Ahead(None)), "has computed ahead of the others"),
             (Some(WaitsFor::Round(key)), "waits for the round of key 3"),
-            (Some(WaitsFor::Others), "waits until all others have come to this iteration"),
+            (
+                Some(WaitsFor::Others(Vec::new())),
+                "waits until all others have come to where all align",
+            ),
+            (
+                Some(WaitsFor::Others(vec![9, 11])),
+                "waits until node 9 and node 11 have come to where all align",
+            ),
             (Some(WaitsFor::FirstValue(key)), "waits for the first value of key 3"),
             (None, "is busy with what came before"),
         ] {

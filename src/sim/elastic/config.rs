@@ -94,6 +94,8 @@ pub struct Exchanges {
     pub iterations: [u64; 3],
     /// The longest that the fastest worker computes in an iteration.
     pub compute: Duration,
+    /// At its end each worker waits until all are equal.
+    pub finishes: bool,
 }
 
 /// A job and its fate.

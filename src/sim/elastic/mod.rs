@@ -11,6 +11,7 @@
 //! Like all of `sim`: no clock, no socket, no thread.
 
 mod config;
+mod exchange;
 mod guard;
 mod job;
 mod ledger;

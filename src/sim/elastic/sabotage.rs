@@ -17,6 +17,7 @@ use pslite_core::wire::balance::{BalanceMessage, BalanceShare};
 use pslite_core::wire::elastic::{
     Claim, Holding, KeyRoute, Mark, Placed, Route, SchedulerMessage, Transfer, TransferKind,
 };
+use pslite_core::wire::exchange::word::ExchangeReport;
 use pslite_core::wire::trees::{HopKind, Overlay, Ticket};
 use pslite_core::wire::{Frames, Key, Meta, NodeId};
 
@@ -111,11 +112,13 @@ pub enum Plant {
     DividedTwice,
     /// A server waits for workers that have left, in a job that exchanges deltas.
     LeftAwaited,
+    /// Where all align, each is told to go on to as many rounds as none of them has sent.
+    AlignsAtTheFirst,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 44] = [
+    pub const ALL: [Self; 45] = [
         Self::DuplicateCounted,
         Self::AnswerBeforeReplica,
         Self::StaleRouteWins,
@@ -160,6 +163,7 @@ impl Plant {
         Self::SwapForgotten,
         Self::DividedTwice,
         Self::LeftAwaited,
+        Self::AlignsAtTheFirst,
     ];
 }
 
@@ -214,6 +218,12 @@ impl Sabotage {
     pub(super) fn global(&mut self, key: Key, value: Bytes) -> Bytes {
         let first = self.values.entry((key, 0, 0)).or_insert_with(|| value.clone()).clone();
         if self.is(Plant::SwapForgotten) { first } else { value }
+    }
+
+    /// What a worker says of itself, as the coordinator of the exchange hears it.
+    pub(super) fn report(&self, report: ExchangeReport) -> ExchangeReport {
+        let sent = if self.is(Plant::AlignsAtTheFirst) { 0 } else { report.sent };
+        ExchangeReport { sent, ..report }
     }
 
     /// A delta, as it is sent.

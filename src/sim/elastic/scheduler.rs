@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::exchange;
 use super::ledger::Ledger;
 use super::sabotage::Sabotage;
 use super::trees;
@@ -72,6 +73,8 @@ pub(super) struct Scheduler {
     draining: BTreeMap<(NodeId, u64), Duration>,
     /// The sessions by which workers share batches.
     coordinator: Coordinator,
+    /// How workers align that exchange deltas.
+    exchange: exchange::Desk,
     sabotage: Sabotage,
 }
 
@@ -85,6 +88,7 @@ impl Scheduler {
             settled: false,
             draining: BTreeMap::new(),
             coordinator: Coordinator::default(),
+            exchange: exchange::Desk::default(),
             sabotage,
         }
     }
@@ -116,9 +120,12 @@ impl Scheduler {
                 if !self.sabotage.awaits_the_dead() {
                     self.batches_without(view, id, Gone::IsMissed, ledger, out);
                 }
+                self.exchange.lost(id, out);
+                self.exchange.awaits(view, out);
             }
             Input::CustomerLeft { id, .. } => {
                 self.batches_without(view, id, Gone::HasLeft, ledger, out);
+                self.exchange.awaits(view, out);
             }
             Input::Elastic(action) => match *action {
                 Action::Policy { policy, routes } => {
@@ -129,10 +136,15 @@ impl Scheduler {
                 Action::Told { from, topic: Topic::Batches, bytes } => {
                     self.asked(view, from, &bytes, ledger, out)
                 }
+                Action::Told { from, topic: Topic::Exchange, bytes } => {
+                    self.exchange.asked(view, (from, &bytes), &self.sabotage, out);
+                    ledger.promised(view.process, self.exchange.validate());
+                }
                 _ => {}
             },
             Input::Tick => {
                 self.look_at_drained(view, ledger);
+                self.exchange.tick(view.now, out);
                 self.plant(view, out);
                 self.tick(view, out);
             }

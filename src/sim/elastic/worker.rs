@@ -208,6 +208,7 @@ impl Worker {
                 if let Some(batches) = &mut self.batches {
                     batches::say(batches.tick(view.now), out);
                 }
+                self.beat(view, ledger, out);
                 self.each(view, ledger, out, |customer, ledger, out| {
                     customer.tick(view.now, ledger, out)
                 });
@@ -245,6 +246,9 @@ impl Worker {
             }
             Action::Told { topic: Topic::Batches, bytes, .. } => {
                 return self.told_of_batches(view, &bytes, ledger, out);
+            }
+            Action::Told { topic: Topic::Exchange, bytes, .. } => {
+                return self.told_of_exchange(view, &bytes, ledger, out);
             }
             _ => return,
         };

@@ -131,6 +131,11 @@ entry! {
     fn pslite_barrier(node: *mut CNode, customer_id: i32, group: i32, flags: u32) {
         live(node, "the node")?.postoffice.barrier(customer_id, group, flags & 1 != 0)
     }
+    fn pslite_exchange_finish(node: *mut CNode, exchanges: *mut i32) {
+        let answer = live(node, "the node")?.postoffice.align()?;
+        put(exchanges, i32::from(answer));
+        Ok(())
+    }
     fn pslite_node_describe(node: *mut CNode, out: *mut CNodeInfo) {
         let node = live(node, "the node")?;
         let info = node.postoffice.describe()?;

@@ -11,11 +11,16 @@
 //! A mode that waits does not let the program have a value from its send until the global one is
 //! here: the caller withholds the answer, and swaps when the value comes.
 //!
+//! An iteration can be one of all workers *together* ([`ExchangeSpec::every`]). It begins when they
+//! are aligned ([`super::aligning`]). In it each key is sent and waited for, as in a mode that
+//! waits. So the values that a program pulls in it are equal at all workers.
+//!
 //! Its owner promises that it asks once for each push ([`Exchange::push`]) and does what the answer
 //! says before it asks again, and that it tells each answer to what it sent
 //! ([`Exchange::answered`]).
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::time::Duration;
 
 use super::pace::Pace;
@@ -50,7 +55,8 @@ pub enum Hold {
     /// The worker waits for a round, the oldest of those in flight: it has computed for too long
     /// without a result, or its mode waits.
     Result,
-    /// It waits until all workers have come to this iteration ([`ExchangeSpec::every`]).
+    /// The next iteration is one of all workers together ([`ExchangeSpec::every`]), and they are
+    /// not aligned.
     Align,
 }
 
@@ -115,8 +121,10 @@ pub struct Exchange {
     pace: Pace,
     pub(super) counts: Counts,
     held_since: Option<Duration>,
-    /// The iteration at which all workers aligned last.
+    /// The iteration before which all workers aligned last.
     pub(super) aligned: u64,
+    /// The rounds of the last iteration of all workers together.
+    together: Range<u64>,
 }
 
 /// A key that was pushed.
@@ -173,6 +181,7 @@ impl Exchange {
             counts: Counts::default(),
             held_since: None,
             aligned: 0,
+            together: 0..0,
         }
     }
 
@@ -199,6 +208,24 @@ impl Exchange {
     #[must_use]
     pub const fn window(&self) -> u32 {
         self.window
+    }
+
+    /// How many steps a stretch has at least.
+    #[must_use]
+    pub const fn steps(&self) -> u32 {
+        self.steps
+    }
+
+    /// How many rounds are in flight whose values are not all here.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.flights.iter().filter(|flight| !flight.is_done()).count()
+    }
+
+    /// Into how many sections the tensors are cut.
+    #[must_use]
+    pub const fn section_count(&self) -> u64 {
+        self.sections.count()
     }
 
     /// A key of the round that the worker waits for, or would: for people, since the round of that
@@ -236,16 +263,12 @@ impl Exchange {
 
     /// Why the next iteration cannot begin now.
     fn hold(&self) -> Option<Hold> {
-        let every = self.spec.every;
-        if every > 0
-            && self.iteration.checked_rem(every) == Some(0)
-            && self.aligned < self.iteration
-        {
+        if self.is_together(self.iteration + 1) && self.aligned <= self.iteration {
             return Some(Hold::Align);
         }
         let done = self.flights.iter().take_while(|flight| flight.is_done()).count();
         let stays = self.flights.len() - done;
-        if self.spec.waits {
+        if self.spec.waits || self.is_together(self.iteration) {
             return (stays > 0).then_some(Hold::Result);
         }
         let is_late = self.since >= self.pace.limit().max(self.steps.into());
@@ -261,6 +284,10 @@ impl Exchange {
         self.is_closed = false;
         self.counts.iterations += 1;
         self.since += 1;
+        if self.is_together(self.iteration) {
+            self.apply();
+            return self.send_all();
+        }
         let may_send = self.since >= self.steps.into() && self.is_cut;
         // One section is swapped and sent in one moment: what is replaced would not have been sent.
         if may_send || self.spec.sections > 1 || self.spec.waits {
@@ -279,7 +306,8 @@ impl Exchange {
         }
         self.flights.iter_mut().for_each(|flight| flight.closed = true);
         self.is_closed = true;
-        if !self.is_cut && self.iteration > 0 {
+        // A round is of one section as they are cut, until it is over.
+        if !self.is_cut && self.iteration > 0 && self.flights.is_empty() {
             let bytes = self.keys.iter().map(|(key, known)| (*key, known.bytes)).collect();
             self.sections = Sections::cut(&bytes, self.spec.sections);
             self.is_cut = true;
@@ -294,7 +322,7 @@ impl Exchange {
         {
             self.counts.done += 1;
             // Who waits has swapped each value as it came.
-            if !self.spec.waits {
+            if !self.waits_for(flight.number) {
                 for key in flight.keys {
                     self.due.entry(key).or_default().swap = true;
                 }
@@ -311,6 +339,24 @@ impl Exchange {
         if self.counts.sent > before {
             self.pace.ended(std::mem::take(&mut self.since));
         }
+    }
+
+    /// All sections are sent, whatever may be in flight: nothing is computed until they are over.
+    fn send_all(&mut self) {
+        let first = self.counts.sent;
+        (0..self.sections.count()).for_each(|_| self.send_section());
+        self.together = first..self.counts.sent;
+        self.since = 0;
+    }
+
+    /// True for an iteration of all workers together.
+    const fn is_together(&self, iteration: u64) -> bool {
+        matches!(iteration.checked_rem(self.spec.every), Some(0)) && iteration > 0
+    }
+
+    /// True for a round for whose values the program waits.
+    fn waits_for(&self, round: u64) -> bool {
+        self.spec.waits || self.together.contains(&round)
     }
 
     /// The section whose turn it is.
@@ -396,13 +442,14 @@ impl Exchange {
         if let Some(flight) = at.and_then(|at| self.flights.get_mut(at)) {
             flight.open -= 1;
         }
-        Act { swap: self.spec.waits, send: false }
+        Act { swap: self.waits_for(number), send: false }
     }
 
-    /// True if the program may not have the value of a key: its mode waits for the global one.
+    /// True if the program may not have the value of a key: it waits for the global one.
     #[must_use]
     pub fn withholds(&self, key: Key) -> bool {
-        self.spec.waits && self.keys.get(&key).is_some_and(|known| known.flight.is_some())
+        let flight = self.keys.get(&key).and_then(|known| known.flight);
+        flight.is_some_and(|round| self.waits_for(round))
     }
 
     // ---- promises -------------------------------------------------------------------------------

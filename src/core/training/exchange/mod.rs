@@ -11,10 +11,17 @@
 //!   which tensors are swapped and sent.
 //! - [`rest`] is the same machine while the program computes nothing: at its end, and where all
 //!   workers align.
+//! - [`aligning`] is what such a worker says to the scheduler, and [`coordinator`] the scheduler's
+//!   end of it. It also says how many rounds are in flight, and how many steps a stretch has.
 //! - [`spec`] reads what a job was asked for, and checks what a policy says.
 //! - `sections` cuts the tensors; [`pace`] says how long a worker computes without a result, and
 //!   how many rounds keep the network busy.
 
+pub mod aligning;
+pub mod coordinator;
+#[cfg(test)]
+mod coordinator_tests;
+pub mod gauge;
 pub mod machine;
 #[cfg(test)]
 mod machine_tests;
@@ -27,5 +34,8 @@ pub mod spec;
 #[cfg(test)]
 mod spec_tests;
 
+pub use aligning::Aligning;
+pub use coordinator::Coordinator;
+pub use gauge::Gauge;
 pub use machine::{Act, Counts, Exchange, Hold, Push, Turn};
 pub use rest::Rest;

@@ -3,14 +3,14 @@
 //! **The end.** Who leaves sends what it has not sent of each section, in the turns in which these
 //! come, and waits until it is answered. Nobody waits for it after that.
 //!
-//! **Aligning** ([`every`](crate::wire::exchange::ExchangeSpec::every)). The same, and then:
+//! **Aligning** ([`super::aligning`] says it to the scheduler). The same, and then:
 //!
 //! 1. Others may be behind, and their rounds wait for this worker: it sends sections that it has
 //!    not changed ([`Rest::Open`]). It says that it is here ([`Resting::is_here`]).
 //! 2. When all are, each stops, and says how many rounds it has sent ([`Exchange::counts`]). The
 //!    highest of these numbers is that of the last round.
-//! 3. Each sends as many ([`Rest::Until`]), and waits for what is in flight. Then nothing is under
-//!    way anywhere, and everybody has the values of the last round of each section.
+//! 3. Each sends as many ([`Rest::Until`]), and waits for what is in flight. Then it has the values
+//!    of the last round of each section, as everybody has at this point.
 //! 4. [`Exchange::aligned`]: the next iteration may begin.
 //!
 //! That the workers which rounds wait for have sent equally often by then follows from their turns:
@@ -66,7 +66,7 @@ impl Exchange {
 
     /// The workers are aligned: the next iteration may begin.
     pub const fn aligned(&mut self) {
-        self.aligned = self.iteration;
+        self.aligned = self.iteration + 1;
     }
 
     /// True if one more section is to be sent.

@@ -1,5 +1,6 @@
 //! Several workers with a server in miniature: every job ends, whoever is faster, leaves early or
-//! has other keys, and all are equal where they align.
+//! has other keys, and all are equal where they align, and when the iteration of all together is
+//! over that follows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -246,7 +247,7 @@ fn all_are_equal_where_they_align() {
         let form = format!("{form}{}every=7", if form.contains(':') { "," } else { ":" });
         let mut world = World::new(seed, &form, &[30, 30, 30], |_| (1..=5).collect());
         world.run();
-        assert_eq!(world.equal, 4, "{form}: after iterations 7, 14, 21 and 28");
+        assert_eq!(world.equal, 4, "{form}: before iterations 7, 14, 21 and 28");
     }
 }
 

@@ -39,7 +39,7 @@ impl Sections {
     }
 
     /// How many there are; at least one.
-    pub(super) fn count(&self) -> u64 {
+    pub(super) const fn count(&self) -> u64 {
         self.begins.len() as u64 + 1
     }
 

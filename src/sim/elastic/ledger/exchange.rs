@@ -37,6 +37,10 @@ pub(super) struct Deltas {
     /// The steps of each worker that is through.
     trained: BTreeMap<usize, u64>,
     held: u64,
+    /// The values of each key where all workers were to be equal, as the first one had them.
+    equal: BTreeMap<(u64, Key), Vec<u8>>,
+    /// How many others had the same.
+    compared: u64,
 }
 
 /// What is wrong, and with what.
@@ -80,17 +84,17 @@ impl Deltas {
         value: &[u8],
     ) -> Found {
         let zeros = vec![0; value.len()];
-        let is_of = |round: u64| {
+        let is_since = |round: u64, sent: u64| {
             let global = if round == 0 { Some(&zeros) } else { self.rounds.get(&(key, round)) };
-            // What is not kept was computed until the next send, which swaps.
-            let from = at.sent_by(if keeps || round == 0 { round } else { round + 1 });
-            let own = at.steps.saturating_sub(from) as f32 * workers as f32;
+            let own = at.steps.saturating_sub(at.sent_by(sent)) as f32 * workers as f32;
             let own = own * COUNT_BASE.powi(worker as i32);
             global.is_some_and(|global| {
                 let pairs = floats(global).zip(floats(value));
                 global.len() == value.len() && pairs.clone().all(|(global, v)| v == global + own)
             })
         };
+        // What is not kept was computed until the next send, which swaps.
+        let is_of = |round| is_since(round, round) || !keeps && is_since(round, round + 1);
         // A round is swapped before the next one of the key is sent.
         if is_of(at.rounds) || at.rounds > 0 && is_of(at.rounds - 1) {
             return Found::new();
@@ -107,6 +111,29 @@ impl Deltas {
     /// A worker is through, and has taken so many steps.
     pub(super) fn trained(&mut self, worker: usize, steps: u64) {
         self.trained.insert(worker, steps);
+    }
+
+    /// A worker has a value that is to be the same at all of them.
+    pub(super) fn equal_at(
+        &mut self,
+        worker: usize,
+        at: (u64, Key),
+        value: &[u8],
+    ) -> Option<(Invariant, String)> {
+        let first = self.equal.get(&at);
+        self.compared += u64::from(first.is_some());
+        let same = first.is_none_or(|first| first == value);
+        if first.is_none() {
+            self.equal.insert(at, value.to_vec());
+        }
+        let (meeting, key) = at;
+        let name = format!("worker {worker}, key {key}, iteration {meeting}");
+        (!same).then(|| (Invariant::Version, format!("{name}: it is not equal to the others")))
+    }
+
+    /// How many values were compared with those of other workers.
+    pub(super) const fn compared(&self) -> u64 {
+        self.compared
     }
 
     /// A push was held.

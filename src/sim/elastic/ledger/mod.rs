@@ -365,6 +365,20 @@ impl Ledger {
         }
     }
 
+    /// A worker has a value that is to be the same at all of them ([`Deltas::equal_at`]).
+    pub(super) fn equal_at(&mut self, worker: usize, at: (u64, Key), value: &[u8]) {
+        self.checked += 1;
+        if let Some((invariant, text)) = self.deltas.equal_at(worker, at, value) {
+            self.found(invariant, [text]);
+        }
+    }
+
+    /// How many values were compared where all workers were to be equal.
+    #[must_use]
+    pub const fn compared_equal(&self) -> u64 {
+        self.deltas.compared()
+    }
+
     /// A worker is held until something is answered.
     pub(super) const fn held(&mut self) {
         self.deltas.held();

@@ -13,7 +13,7 @@ const WORKERS_MAX: usize = 3;
 const STEPS_MAX: u64 = 50;
 
 /// Forms of an exchange whose global values are whole numbers of steps.
-const FORMS: [&str; 9] = [
+const FORMS: [&str; 13] = [
     "nbsync:momentum=0",
     "nbsync:momentum=0,sections=2",
     "nbsync:momentum=0,sections=4,window=1",
@@ -23,6 +23,10 @@ const FORMS: [&str; 9] = [
     "nbsync:published,steps=3",
     "fedavg:steps=3",
     "esync:steps=2",
+    "nbsync:momentum=0,every=5",
+    "nbsync:momentum=0,sections=4,window=4,every=3",
+    "nbsync:published,every=4",
+    "fedavg:steps=3,every=7",
 ];
 
 impl Draw {
@@ -47,7 +51,12 @@ impl Draw {
         let spec = spec::parse(form).ok();
         let iterations = [0; 3].map(|_: u64| self.between(1, STEPS_MAX));
         let compute = MS * self.of(&[5, 40, 150]);
-        config.exchange = spec.map(|spec| Exchanges { spec, iterations, compute });
+        let finishes = self.0.percent(40);
+        config.exchange = spec.map(|spec| {
+            // Who is at its end would meet others that align in the middle.
+            let finishes = finishes && spec.every == 0;
+            Exchanges { spec, iterations, compute, finishes }
+        });
         match self.0.below(8) {
             0 => self.deaths(config, 2),
             1 => self.scheduler(config),

@@ -13,6 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::super::config::Exchanges;
+use super::super::exchange;
 use super::super::ledger::{Exchanged, Ledger};
 use super::super::workload::Push;
 use super::{Purpose, Worker, WorkerConfig};
@@ -21,13 +22,26 @@ use pslite_core::invariant::Valid;
 use pslite_core::kv::Assembled;
 use pslite_core::store::command::Head;
 use pslite_core::store::local::Obeyed;
-use pslite_core::training::exchange::Rest;
 use pslite_core::values::KvPairs;
 use pslite_core::wire::Key;
-use pslite_core::worker::{LocalStep, LocalTraining, Own};
+use pslite_core::wire::exchange::word::ExchangeWord;
+use pslite_core::worker::{Begins, LocalStep, LocalTraining, Own};
 
 /// So many percent of the pushes pull as well.
 const BOTH: u32 = 50;
+
+/// A program that waits until all workers are equal, and looks at its values then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Finish {
+    /// It does no such thing, or has not begun.
+    No,
+    /// It waits.
+    Waits,
+    /// It pulls its values.
+    Pulls,
+    /// It has them.
+    Done,
+}
 
 /// See the module.
 pub(super) struct Trainer {
@@ -47,6 +61,10 @@ pub(super) struct Trainer {
     open: usize,
     /// A swap keeps what was computed since the send.
     keeps: bool,
+    /// Each such iteration is one of all workers together; 0: none.
+    every: u64,
+    finishes: bool,
+    finish: Finish,
     /// Of each key: steps, steps that were sent, and rounds whose values came.
     done: BTreeMap<Key, Exchanged>,
 }
@@ -54,9 +72,10 @@ pub(super) struct Trainer {
 impl Trainer {
     /// That of the worker of that rank, which says how many iterations it computes, and how fast.
     pub(super) fn new(plan: Exchanges, config: &WorkerConfig, rank: usize) -> Self {
-        let Exchanges { spec, iterations, compute } = plan;
+        let Exchanges { spec, iterations, compute, finishes } = plan;
+        let who = Begins { makes_keys: rank == 0, is_back: false };
         Self {
-            training: LocalTraining::new(&spec, config.workers as u32, config.servers, rank == 0),
+            training: LocalTraining::new(&spec, config.workers as u32, config.servers, who),
             steps: VecDeque::new(),
             iterations: iterations[rank % iterations.len()],
             begun: 0,
@@ -65,6 +84,9 @@ impl Trainer {
             has_pulled: false,
             open: 0,
             keeps: spec.waits || spec.keep || spec.sections > 1,
+            every: spec.every,
+            finishes,
+            finish: Finish::No,
             done: BTreeMap::new(),
         }
     }
@@ -83,8 +105,20 @@ impl Trainer {
     /// How far it is, for people.
     pub(super) fn describe(&self) -> String {
         let (counts, waits) = (self.training.counts(), self.training.waits());
-        let Self { begun, iterations, open, .. } = self;
-        format!("iterations {begun} of {iterations}, {open} open, {counts:?}, waits {waits:?}")
+        let Self { begun, iterations, open, finish, .. } = self;
+        format!(
+            "iterations {begun} of {iterations}, {open} open, {counts:?}, waits {waits:?}, finish \
+             {finish:?}"
+        )
+    }
+
+    /// With which other workers' values those that it has now are to be equal.
+    fn equal_in(&self) -> Option<u64> {
+        if self.finish == Finish::Pulls {
+            return Some(u64::MAX);
+        }
+        let is_together = self.begun.checked_rem(self.every) == Some(0);
+        (is_together && self.begun > 0).then_some(self.begun)
     }
 }
 
@@ -110,7 +144,7 @@ impl Worker {
             return;
         }
         if trainer.begun == trainer.iterations {
-            return self.finish_exchange(view, ledger, out);
+            return self.end_exchange(view, ledger, out);
         }
         let until =
             *trainer.computing.get_or_insert_with(|| view.now + self.random.time(trainer.compute));
@@ -161,11 +195,46 @@ impl Worker {
                 return out.push(Output::End(Err(why)));
             };
             rest = after;
+            let equal_in = trainer.equal_in();
             let done = trainer.done.entry(slice.key).or_default();
             ledger.trains_with(self.rank, slice.key, (done, trainer.keeps), value);
+            if let Some(meeting) = equal_in {
+                ledger.equal_at(self.rank, (meeting, slice.key), value);
+            }
         }
         trainer.open -= 1;
         self.train(view, ledger, out);
+    }
+
+    /// All iterations are over. The program may wait until all are equal; then it leaves.
+    fn end_exchange(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
+        let Some(trainer) = &mut self.trainer else { return };
+        match trainer.finish {
+            Finish::No if trainer.finishes => {
+                trainer.finish = Finish::Waits;
+                let mut steps = Vec::new();
+                trainer.training.finish(view.now, &mut steps);
+                trainer.steps.extend(steps);
+                self.do_local(view, ledger, out);
+                self.end_exchange(view, ledger, out);
+            }
+            Finish::Waits => match trainer.training.is_finished() {
+                Ok(false) => {}
+                Ok(true) => {
+                    trainer.finish = Finish::Pulls;
+                    trainer.open = self.config.tensors.len();
+                    for tensor in 0..self.config.tensors.len() {
+                        self.ask_values(view, (tensor, Purpose::Local { tensor }), ledger, out);
+                    }
+                }
+                Err(why) => out.push(Output::End(Err(why))),
+            },
+            Finish::Pulls => {
+                trainer.finish = Finish::Done;
+                self.finish_exchange(view, ledger, out);
+            }
+            Finish::No | Finish::Done => self.finish_exchange(view, ledger, out),
+        }
     }
 
     /// The last stretch.
@@ -175,15 +244,16 @@ impl Worker {
             true
         } else {
             let mut steps = Vec::new();
-            let resting = match trainer.training.rest(Rest::Own, &mut steps) {
-                Ok(resting) => resting,
+            let is_over = match trainer.training.leave(view.now, &mut steps) {
+                Ok(is_over) => is_over,
                 Err(why) => return out.push(Output::End(Err(why))),
             };
-            let is_over = resting.is_here && resting.is_done && steps.is_empty();
             trainer.steps.extend(steps);
             is_over
         };
+        self.do_local(view, ledger, out);
         if is_over {
+            let Some(trainer) = &mut self.trainer else { return };
             ledger.trained(self.rank, trainer.iterations);
             self.next_stage(view, ledger, out);
         }
@@ -238,9 +308,40 @@ impl Worker {
                     self.send_own(view, *own, ledger, out);
                     None
                 }
+                LocalStep::Say(report) => {
+                    out.push(exchange::tell(&report));
+                    None
+                }
             };
             over.into_iter().for_each(|one| self.over(view, one, ledger, out));
         }
+    }
+
+    /// The scheduler says something to the local model.
+    pub(super) fn told_of_exchange(
+        &mut self,
+        view: &View<'_>,
+        bytes: &[u8],
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+    ) {
+        let (Some(trainer), Some(word)) = (&mut self.trainer, ExchangeWord::read(bytes)) else {
+            return;
+        };
+        let mut steps = Vec::new();
+        trainer.training.told(view.now, &word, &mut steps);
+        trainer.steps.extend(steps);
+        self.do_local(view, ledger, out);
+        self.train(view, ledger, out);
+    }
+
+    /// Time has passed.
+    pub(super) fn beat(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
+        let Some(trainer) = &mut self.trainer else { return };
+        let mut steps = Vec::new();
+        trainer.training.tick(view.now, &mut steps);
+        trainer.steps.extend(steps);
+        self.do_local(view, ledger, out);
     }
 
     /// Sends a request of the local model's own.
@@ -256,7 +357,8 @@ impl Worker {
         if meta.push {
             let done = trainer.done.entry(key).or_default();
             kv.vals = customer.sabotage.delta(kv.vals, done.sent.is_empty());
-            done.sent.push(done.steps);
+            // All tensors are pushed in each iteration. One that is held has not begun.
+            done.sent.push(trainer.training.counts().iterations);
         }
         let sent = customer.send_own(view.now, (&meta, &kv), Purpose::Own { key }, ledger, out);
         match sent {
