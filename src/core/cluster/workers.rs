@@ -65,12 +65,14 @@ impl Cluster {
         self.members.values().filter(lives).map(worker).collect()
     }
 
-    /// Scheduler: the workers that rounds wait for ([`crate::lives`]).
+    /// Scheduler: the workers that rounds wait for ([`crate::lives`]). One that has come back, and
+    /// whose life no policy has named yet, is none of them.
     #[must_use]
     pub fn awaited_workers(&self) -> Vec<NodeId> {
         let stays = |node: &&Node| {
             node.role == Role::Worker
                 && !self.lost.contains_key(&node.id)
+                && !self.elastic.books.returning.contains(&node.id)
                 && !self.has_left(node.id)
         };
         let all = || self.members.values().filter(stays);

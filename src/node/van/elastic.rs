@@ -26,7 +26,10 @@ impl Van {
     /// Applies an action of an elastic job. Returns the event that follows from it, if any.
     pub(super) fn elastic(&self, core: &mut Core, action: Action) -> Option<Event> {
         match action {
-            Action::Policy { policy, routes } => self.new_policy(core, policy, routes),
+            Action::Policy { policy, routes } => {
+                self.new_policy(core, policy, routes);
+                return self.look_at_awaited(core);
+            }
             Action::Collect { epoch } => {
                 if !self.customers.have_store() {
                     let fixed = Some(OWN_HANDLER.to_owned());
@@ -150,6 +153,12 @@ impl Van {
             words.extend(self.training.exchange.lost(id));
         }
         words.extend(self.training.exchange.awaits(|| core.cluster.awaited_workers()));
+        (!words.is_empty()).then_some(Event::Tell(words))
+    }
+
+    /// Whom rounds wait for may have changed.
+    fn look_at_awaited(&self, core: &Core) -> Option<Event> {
+        let words = self.training.exchange.awaits(|| core.cluster.awaited_workers());
         (!words.is_empty()).then_some(Event::Tell(words))
     }
 

@@ -101,6 +101,7 @@ impl<'a> Job<'a> {
         let customers = config.program.customers();
         let tensors = config.tensors.make(&ranges, customers);
         let plan = Plan {
+            mortal: config.elastic_workers,
             workers: config.workers,
             ranges,
             compression: config.program.compression(),

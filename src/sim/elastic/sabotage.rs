@@ -114,11 +114,13 @@ pub enum Plant {
     LeftAwaited,
     /// Where all align, each is told to go on to as many rounds as none of them has sent.
     AlignsAtTheFirst,
+    /// Where all align, workers that died are awaited.
+    MeetingAwaitsTheDead,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 45] = [
+    pub const ALL: [Self; 46] = [
         Self::DuplicateCounted,
         Self::AnswerBeforeReplica,
         Self::StaleRouteWins,
@@ -164,6 +166,7 @@ impl Plant {
         Self::DividedTwice,
         Self::LeftAwaited,
         Self::AlignsAtTheFirst,
+        Self::MeetingAwaitsTheDead,
     ];
 }
 
@@ -218,6 +221,11 @@ impl Sabotage {
     pub(super) fn global(&mut self, key: Key, value: Bytes) -> Bytes {
         let first = self.values.entry((key, 0, 0)).or_insert_with(|| value.clone()).clone();
         if self.is(Plant::SwapForgotten) { first } else { value }
+    }
+
+    /// True if those that align wait for the dead.
+    pub(super) fn meets_the_dead(&self) -> bool {
+        self.is(Plant::MeetingAwaitsTheDead)
     }
 
     /// What a worker says of itself, as the coordinator of the exchange hears it.

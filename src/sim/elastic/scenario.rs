@@ -137,6 +137,7 @@ pub fn job(seed: u64, fixed: &Fixed) -> ElasticConfig {
         Scenario::Trees => draw.trees(&mut config),
         Scenario::Sessions => draw.sessions(&mut config),
         Scenario::StandStill => draw.stand_still(&mut config),
+        Scenario::ExchangeLives => draw.exchange_lives(&mut config),
         Scenario::Exchange => draw.exchange(&mut config),
     }
     if let Some(keys) = fixed.keys {
@@ -170,8 +171,9 @@ impl Draw {
         let servers =
             fixed.servers.unwrap_or_else(|| self.between(if deadly { 2 } else { 1 }, 4) as usize);
         let with_trees = scenario == Scenario::Trees;
-        let elastic_workers = matches!(scenario, Scenario::Workers | Scenario::Sessions)
-            || with_trees && self.0.percent(40);
+        let elastic_workers =
+            matches!(scenario, Scenario::Workers | Scenario::Sessions | Scenario::ExchangeLives)
+                || with_trees && self.0.percent(40);
         let sync = self.0.percent(75) || elastic_workers || with_trees;
         let most = if with_trees { 7 } else { 4 };
         let workers = fixed.workers.unwrap_or_else(|| self.between(1, most) as usize);

@@ -120,17 +120,24 @@ impl Scheduler {
                 if !self.sabotage.awaits_the_dead() {
                     self.batches_without(view, id, Gone::IsMissed, ledger, out);
                 }
-                self.exchange.lost(id, out);
-                self.exchange.awaits(view, out);
+                if !self.sabotage.meets_the_dead() {
+                    self.exchange.lost(id, out);
+                    self.exchange.awaits(view, out);
+                }
             }
             Input::CustomerLeft { id, .. } => {
                 self.batches_without(view, id, Gone::HasLeft, ledger, out);
-                self.exchange.awaits(view, out);
+                if !self.sabotage.meets_the_dead() {
+                    self.exchange.awaits(view, out);
+                }
             }
             Input::Elastic(action) => match *action {
                 Action::Policy { policy, routes } => {
                     ledger.policy(view.process, &policy);
                     routes.iter().for_each(|route| ledger.route(route));
+                    if !self.sabotage.meets_the_dead() {
+                        self.exchange.awaits(view, out);
+                    }
                 }
                 Action::Overlay(overlay) => ledger.overlay(&overlay),
                 Action::Told { from, topic: Topic::Batches, bytes } => {

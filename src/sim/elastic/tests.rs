@@ -126,6 +126,23 @@ fn seeds_with_exchanges() {
     assert!(opened > 5 * seeds, "{opened} sums went along trees in {seeds} jobs");
 }
 
+/// The same, and workers die and come back.
+#[test]
+fn seeds_with_exchanges_whose_workers_die() {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let first = number("PSLITE_TEST_SEED").unwrap_or(0);
+    let seeds = number("PSLITE_TEST_SEEDS").unwrap_or(EXCHANGE_SEEDS);
+    let fixed = Fixed { scenario: Some(Scenario::ExchangeLives), ..Fixed::default() };
+    let (mut found, mut returned) = (Vec::new(), 0);
+    for seed in first..first + seeds {
+        let report = run(&job(seed, &fixed));
+        found.extend(fault(seed, fixed.scenario, &report));
+        returned += report.ledger.returned();
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+    assert!(returned > seeds, "{returned} deltas of workers that came back in {seeds} jobs");
+}
+
 /// Seeds play pulls that ask nobody, and others.
 #[test]
 fn some_pulls_have_their_values_ahead() {
@@ -250,7 +267,7 @@ fn a_seed_always_goes_the_same_way() {
 const SECOND_SEEDS: u64 = 6;
 
 /// Where each mistake shows soonest.
-const PLANTED: [(Plant, Scenario); 45] = [
+const PLANTED: [(Plant, Scenario); 46] = [
     (Plant::DuplicateCounted, Scenario::Calm),
     (Plant::AnswerBeforeReplica, Scenario::Restarts),
     (Plant::StaleRouteWins, Scenario::Moves),
@@ -296,6 +313,7 @@ const PLANTED: [(Plant, Scenario); 45] = [
     (Plant::DividedTwice, Scenario::Exchange),
     (Plant::LeftAwaited, Scenario::Exchange),
     (Plant::AlignsAtTheFirst, Scenario::Exchange),
+    (Plant::MeetingAwaitsTheDead, Scenario::ExchangeLives),
 ];
 
 fn is_caught((plant, scenario): (Plant, Scenario)) {

@@ -165,7 +165,8 @@ impl Worker {
             Input::Ready => {
                 self.rank = usize::try_from(id_to_rank(view.cluster.me().id)).unwrap_or(0);
                 self.customers.iter_mut().for_each(|one| one.set_id(view.cluster.me().id));
-                let trainer = |plan| Trainer::new(plan, &self.config, self.rank);
+                let is_back = view.cluster.my_life() > 0;
+                let trainer = |plan| Trainer::new(plan, &self.config, (self.rank, is_back));
                 self.trainer = self.config.exchange.map(trainer);
                 if view.cluster.me().is_recovery {
                     self.came_back = true;

@@ -5,35 +5,47 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
+
 use super::Invariant;
 use super::once::counts;
 use crate::elastic::workload::COUNT_BASE;
 use pslite_core::wire::Key;
 
-/// How far a worker is with a key.
+/// How far a process of a worker is with a key.
 #[derive(Clone, Debug, Default)]
 pub(in crate::elastic) struct Exchanged {
     /// Steps that it took.
     pub(in crate::elastic) steps: u64,
     /// How many they were when each delta was sent.
     pub(in crate::elastic) sent: Vec<u64>,
-    /// Deltas that were answered.
-    pub(in crate::elastic) rounds: u64,
+    /// The value with which the key began here, and that of each delta that was answered.
+    pub(in crate::elastic) globals: Vec<Bytes>,
 }
 
 impl Exchanged {
+    /// Deltas that were answered.
+    const fn rounds(&self) -> u64 {
+        (self.globals.len() as u64).saturating_sub(1)
+    }
+
     /// Its steps that are in the global value of that round.
     fn sent_by(&self, round: u64) -> u64 {
         let at = round.checked_sub(1).and_then(|at| self.sent.get(at as usize));
         at.copied().unwrap_or(0)
+    }
+
+    fn global(&self, round: u64) -> Option<&Bytes> {
+        self.globals.get(round as usize)
     }
 }
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Deltas {
-    /// The value of each round of each key, as the first worker was told it.
-    rounds: BTreeMap<(Key, u64), Vec<u8>>,
+    /// The value of each round of each key, as the first worker was told it. Workers that came back
+    /// count otherwise.
+    rounds: BTreeMap<(Key, u64), Bytes>,
     /// The steps of each worker that is through.
     trained: BTreeMap<usize, u64>,
     held: u64,
@@ -41,37 +53,57 @@ pub(super) struct Deltas {
     equal: BTreeMap<(u64, Key), Vec<u8>>,
     /// How many others had the same.
     compared: u64,
+    /// Answers to workers that came back.
+    returned: u64,
 }
 
 /// What is wrong, and with what.
 type Found = Vec<(Invariant, String)>;
 
 impl Deltas {
-    /// A worker is told the value of a round.
+    /// A worker is told the value of a round. `is_back`: it came back. `mortal`: workers die, so a
+    /// round without one of them counts each step more than once.
     pub(super) fn exchanged(
         &mut self,
-        (worker, workers): (usize, usize),
+        (worker, is_back): (usize, bool),
+        (workers, mortal): (usize, bool),
         key: Key,
         at: &Exchanged,
-        value: &[u8],
     ) -> Found {
-        let (sent, rounds) = (at.sent_by(at.rounds), at.rounds);
-        let name = format!("worker {worker}, key {key}, round {rounds}");
-        let mut found = Found::new();
-        for (element, counted) in counts(value, workers).into_iter().enumerate() {
-            let own = counted.as_ref().and_then(|digits| digits.get(worker)).copied();
-            if own != Some(sent) {
-                let invariant = if own < Some(sent) { Invariant::Durable } else { Invariant::Once };
-                let text = format!("{name}: element {element} has {counted:?}, it has sent {sent}");
-                found.push((invariant, text));
-                break;
+        let round = at.rounds();
+        let Some(value) = at.global(round) else { return Found::new() };
+        let name = format!("worker {worker}, key {key}, round {round}");
+        let mut found = match (is_back, mortal) {
+            (true, _) => {
+                self.returned += 1;
+                self.came_back((worker, workers), at, &name)
+            }
+            (false, true) => step_of_round((worker, workers), at, &name),
+            (false, false) => all_that_was_sent((worker, workers), at, &name),
+        };
+        if !is_back {
+            let same = self.rounds.entry((key, round)).or_insert_with(|| value.clone());
+            if same != value {
+                let text = format!("{name}: another worker has another value");
+                found.push((Invariant::Version, text));
             }
         }
-        let same = self.rounds.entry((key, rounds)).or_insert_with(|| value.to_vec());
-        if same != value {
-            found.push((Invariant::Version, format!("{name}: another worker has another value")));
-        }
         found
+    }
+
+    /// What a process that came back has sent counts at least once, besides what counted before.
+    fn came_back(&self, (worker, workers): (usize, usize), at: &Exchanged, name: &str) -> Found {
+        let own = |round: u64| {
+            let counted = counts(at.global(round)?, workers).into_iter();
+            counted.map(|digits| digits.and_then(|digits| digits.get(worker).copied())).min()?
+        };
+        let (first, now, sent) = (own(0), own(at.rounds()), at.sent_by(at.rounds()));
+        let is_empty = at.global(0).is_some_and(|value| value.is_empty());
+        if is_empty || first.zip(now).is_some_and(|(first, now)| now >= first + sent) {
+            return Found::new();
+        }
+        let text = format!("{name}: it had {first:?} steps, has sent {sent}, and has {now:?}");
+        vec![(Invariant::Durable, text)]
     }
 
     /// A worker is told what it trains with. `keeps`: a swap keeps what was computed since the
@@ -83,12 +115,10 @@ impl Deltas {
         (at, keeps): (&Exchanged, bool),
         value: &[u8],
     ) -> Found {
-        let zeros = vec![0; value.len()];
         let is_since = |round: u64, sent: u64| {
-            let global = if round == 0 { Some(&zeros) } else { self.rounds.get(&(key, round)) };
             let own = at.steps.saturating_sub(at.sent_by(sent)) as f32 * workers as f32;
             let own = own * COUNT_BASE.powi(worker as i32);
-            global.is_some_and(|global| {
+            at.global(round).is_some_and(|global| {
                 let pairs = floats(global).zip(floats(value));
                 global.len() == value.len() && pairs.clone().all(|(global, v)| v == global + own)
             })
@@ -96,21 +126,22 @@ impl Deltas {
         // What is not kept was computed until the next send, which swaps.
         let is_of = |round| is_since(round, round) || !keeps && is_since(round, round + 1);
         // A round is swapped before the next one of the key is sent.
-        if is_of(at.rounds) || at.rounds > 0 && is_of(at.rounds - 1) {
+        let round = at.rounds();
+        if is_of(round) || round > 0 && is_of(round - 1) {
             return Found::new();
         }
         let text = format!(
             "worker {worker}, key {key}: it trains with {:?}, which is no value of round {} or the \
              one before and its own steps: {at:?}",
             floats(value).next(),
-            at.rounds
+            round
         );
         vec![(Invariant::Version, text)]
     }
 
     /// A worker is through, and has taken so many steps.
-    pub(super) fn trained(&mut self, worker: usize, steps: u64) {
-        self.trained.insert(worker, steps);
+    pub(super) fn trained(&mut self, (worker, _): (usize, bool), steps: u64) {
+        *self.trained.entry(worker).or_default() += steps;
     }
 
     /// A worker has a value that is to be the same at all of them.
@@ -146,15 +177,69 @@ impl Deltas {
         (self.rounds.len(), self.held)
     }
 
+    /// Answers to workers that came back.
+    pub(super) const fn returned(&self) -> u64 {
+        self.returned
+    }
+
     /// A worker has the last values, when all are through.
-    pub(super) fn last(&self, (worker, workers): (usize, usize), value: &[u8]) -> Found {
+    pub(super) fn last(
+        &self,
+        worker: usize,
+        (workers, mortal): (usize, bool),
+        value: &[u8],
+    ) -> Found {
         let steps: Vec<u64> =
             (0..workers).map(|worker| self.trained.get(&worker).copied().unwrap_or(0)).collect();
-        let all = counts(value, workers).into_iter();
-        let wrong = all.into_iter().find(|digits| *digits != Some(steps.clone()));
+        let is_right = |digits: &Option<Vec<u64>>| match digits {
+            // What a process sent that died may count, too.
+            Some(digits) if mortal => digits.iter().zip(&steps).all(|(one, steps)| one >= steps),
+            digits => *digits == Some(steps.clone()),
+        };
+        let wrong = counts(value, workers).into_iter().find(|digits| !is_right(digits));
         let text = |digits| format!("worker {worker} has {digits:?} at the end of {steps:?} steps");
         wrong.map(|digits| (Invariant::Once, text(digits))).into_iter().collect()
     }
+}
+
+/// All that a worker has sent is in the value once.
+fn all_that_was_sent((worker, workers): (usize, usize), at: &Exchanged, name: &str) -> Found {
+    let (round, sent) = (at.rounds(), at.sent_by(at.rounds()));
+    let Some(value) = at.global(round) else { return Found::new() };
+    for (element, counted) in counts(value, workers).into_iter().enumerate() {
+        let own = counted.as_ref().and_then(|digits| digits.get(worker)).copied();
+        if own != Some(sent) {
+            let invariant = if own < Some(sent) { Invariant::Durable } else { Invariant::Once };
+            let text = format!("{name}: element {element} has {counted:?}, it has sent {sent}");
+            return vec![(invariant, text)];
+        }
+    }
+    Found::new()
+}
+
+/// A round of `n` of all workers counts each step `workers / n` times, those of all alike.
+fn step_of_round((worker, workers): (usize, usize), at: &Exchanged, name: &str) -> Found {
+    let round = at.rounds();
+    let (Some(before), Some(now)) = (at.global(round - 1), at.global(round)) else {
+        return Found::new();
+    };
+    let sent = at.sent_by(round) - at.sent_by(round - 1);
+    for (before, now) in counts(before, workers).into_iter().zip(counts(now, workers)) {
+        let more: Option<Vec<u64>> = before.as_ref().zip(now.as_ref()).and_then(|(a, b)| {
+            a.iter().zip(b).map(|(before, now)| now.checked_sub(*before)).collect()
+        });
+        let is_mean = |more: &Vec<u64>| {
+            let own = more.get(worker).copied().unwrap_or(0);
+            let of = |n: u64| own * n == sent * workers as u64;
+            let whole = |n: u64| more.iter().all(|one| (one * n).is_multiple_of(workers as u64));
+            (1..=workers as u64).any(|n| of(n) && whole(n))
+        };
+        if !more.as_ref().is_some_and(is_mean) {
+            let text = format!("{name}: {now:?} after {before:?}, it has sent {sent} steps");
+            return vec![(Invariant::Once, text)];
+        }
+    }
+    Found::new()
 }
 
 fn floats(values: &[u8]) -> impl Iterator<Item = f32> + Clone {

@@ -341,10 +341,11 @@ impl Ledger {
         self.deltas.count()
     }
 
-    /// A worker is told the global value of a key, in answer to a delta.
-    pub(super) fn exchanged(&mut self, worker: usize, key: Key, at: &Exchanged, value: &[u8]) {
+    /// A worker is told the global value of a key, in answer to a delta. `who`: its rank, and
+    /// whether it came back.
+    pub(super) fn exchanged(&mut self, who: (usize, bool), key: Key, at: &Exchanged) {
         self.checked += 1;
-        let found = self.deltas.exchanged((worker, self.plan.workers), key, at, value);
+        let found = self.deltas.exchanged(who, (self.plan.workers, self.plan.mortal), key, at);
         for (invariant, text) in found {
             self.found(invariant, [text]);
         }
@@ -373,6 +374,12 @@ impl Ledger {
         }
     }
 
+    /// Deltas of workers that came back.
+    #[must_use]
+    pub const fn returned(&self) -> u64 {
+        self.deltas.returned()
+    }
+
     /// How many values were compared where all workers were to be equal.
     #[must_use]
     pub const fn compared_equal(&self) -> u64 {
@@ -385,13 +392,14 @@ impl Ledger {
     }
 
     /// A worker is through with so many steps.
-    pub(super) fn trained(&mut self, worker: usize, steps: u64) {
-        self.deltas.trained(worker, steps);
+    pub(super) fn trained(&mut self, who: (usize, bool), steps: u64) {
+        self.deltas.trained(who, steps);
     }
 
     /// A worker has the last values of a tensor.
     pub(super) fn last_values(&mut self, worker: usize, values: &[u8]) {
-        for (invariant, text) in self.deltas.last((worker, self.plan.workers), values) {
+        let workers = (self.plan.workers, self.plan.mortal);
+        for (invariant, text) in self.deltas.last(worker, workers, values) {
             self.found(invariant, [text]);
         }
     }

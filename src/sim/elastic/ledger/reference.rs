@@ -17,6 +17,8 @@ use pslite_core::wire::{Key, Meta, server_id, worker_id};
 #[derive(Clone, Debug)]
 pub(in crate::elastic) struct Plan {
     pub(in crate::elastic) workers: usize,
+    /// Workers may die, and come back.
+    pub(in crate::elastic) mortal: bool,
     pub(in crate::elastic) ranges: Vec<KeyRange>,
     /// The body of the command that sets compression.
     pub(in crate::elastic) compression: Option<Bytes>,

@@ -3,7 +3,8 @@
 use super::super::config::{ElasticConfig, Exchanges, Trees};
 use super::super::optimizer::Rule;
 use super::super::script::Program;
-use super::{Draw, MS};
+use super::super::workload::COUNT_BASE;
+use super::{Draw, LIVES, MS};
 use pslite_core::store::SumOrder;
 use pslite_core::training::exchange::spec;
 
@@ -11,6 +12,11 @@ use pslite_core::training::exchange::spec;
 const WORKERS_MAX: usize = 3;
 /// Steps of a worker: fewer than what `COUNT_BASE` can count.
 const STEPS_MAX: u64 = 50;
+
+/// Workers of a job in which they die, and the steps of each process of them: all are counted, each
+/// twice at most.
+const LIVING: usize = 2;
+const STEPS_OF_A_LIFE: u64 = (COUNT_BASE as u64 - 1) / (LIVING as u64 * LIVES);
 
 /// Forms of an exchange whose global values are whole numbers of steps.
 const FORMS: [&str; 13] = [
@@ -30,6 +36,20 @@ const FORMS: [&str; 13] = [
 ];
 
 impl Draw {
+    /// Two workers, which die and come back. The mean of a round without one of them counts each
+    /// step of the other one twice.
+    pub(super) fn exchange_lives(&mut self, config: &mut ElasticConfig) {
+        config.workers = LIVING;
+        self.exchange(config);
+        if let Some(plan) = &mut config.exchange {
+            plan.iterations = [0; 3].map(|_: u64| self.between(1, STEPS_OF_A_LIFE));
+            // Some are so long that most deaths are in the middle.
+            plan.compute = MS * self.of(&[40, 150, 500]);
+            plan.finishes = plan.spec.every == 0;
+        }
+        self.workers(config);
+    }
+
     /// Steps are counted, so the optimizer is plain, and all tensors are dense.
     pub(super) fn exchange(&mut self, config: &mut ElasticConfig) {
         config.workers = config.workers.min(WORKERS_MAX);

@@ -48,11 +48,13 @@ pub enum Scenario {
     /// Workers exchange deltas, at different speeds and for different numbers of iterations; pieces
     /// move, servers and the scheduler die, or rounds go along trees.
     Exchange,
+    /// The same, and workers die, are taken for dead, and are started again.
+    ExchangeLives,
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Calm,
         Self::Moves,
         Self::Rates,
@@ -73,6 +75,7 @@ impl Scenario {
         Self::Sessions,
         Self::StandStill,
         Self::Exchange,
+        Self::ExchangeLives,
     ];
 
     /// Its name, as the command line has it.
@@ -99,13 +102,14 @@ impl Scenario {
             Self::Sessions => "sessions",
             Self::StandStill => "stand-still",
             Self::Exchange => "exchange",
+            Self::ExchangeLives => "exchange-lives",
         }
     }
 
-    /// That which a seed stands for if none is named: all in turn, but for the last one, without
+    /// That which a seed stands for if none is named: all in turn, but for the last two, without
     /// which a seed is the job that it was.
     #[must_use]
     pub const fn of_seed(seed: u64) -> Self {
-        Self::ALL[(seed % (Self::ALL.len() as u64 - 1)) as usize]
+        Self::ALL[(seed % (Self::ALL.len() as u64 - 2)) as usize]
     }
 }

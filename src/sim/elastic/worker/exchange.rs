@@ -65,15 +65,21 @@ pub(super) struct Trainer {
     every: u64,
     finishes: bool,
     finish: Finish,
-    /// Of each key: steps, steps that were sent, and rounds whose values came.
+    /// It came back: rounds do not wait for it.
+    is_back: bool,
+    /// Of each key: steps, steps that were sent, and the values that came.
     done: BTreeMap<Key, Exchanged>,
 }
 
 impl Trainer {
     /// That of the worker of that rank, which says how many iterations it computes, and how fast.
-    pub(super) fn new(plan: Exchanges, config: &WorkerConfig, rank: usize) -> Self {
+    pub(super) fn new(
+        plan: Exchanges,
+        config: &WorkerConfig,
+        (rank, is_back): (usize, bool),
+    ) -> Self {
         let Exchanges { spec, iterations, compute, finishes } = plan;
-        let who = Begins { makes_keys: rank == 0, is_back: false };
+        let who = Begins { makes_keys: rank == 0, is_back };
         Self {
             training: LocalTraining::new(&spec, config.workers as u32, config.servers, who),
             steps: VecDeque::new(),
@@ -87,6 +93,7 @@ impl Trainer {
             every: spec.every,
             finishes,
             finish: Finish::No,
+            is_back,
             done: BTreeMap::new(),
         }
     }
@@ -114,6 +121,9 @@ impl Trainer {
 
     /// With which other workers' values those that it has now are to be equal.
     fn equal_in(&self) -> Option<u64> {
+        if self.is_back {
+            return None;
+        }
         if self.finish == Finish::Pulls {
             return Some(u64::MAX);
         }
@@ -254,7 +264,7 @@ impl Worker {
         self.do_local(view, ledger, out);
         if is_over {
             let Some(trainer) = &mut self.trainer else { return };
-            ledger.trained(self.rank, trainer.iterations);
+            ledger.trained((self.rank, trainer.is_back), trainer.iterations);
             self.next_stage(view, ledger, out);
         }
     }
@@ -384,9 +394,10 @@ impl Worker {
         if let Ok(value) = &value {
             let done = trainer.done.entry(key).or_default();
             // Before the first delta the answer is the value with which the key begins.
-            if !done.sent.is_empty() {
-                done.rounds += 1;
-                ledger.exchanged(self.rank, key, done, value);
+            let is_round = !done.globals.is_empty();
+            done.globals.push(value.clone());
+            if is_round {
+                ledger.exchanged((self.rank, trainer.is_back), key, done);
             }
         }
         let sabotage = &mut self.customers[0].sabotage;
