@@ -17,9 +17,12 @@ use pslite_core::wire::balance::{BalanceMessage, BalanceShare};
 use pslite_core::wire::elastic::{
     Claim, Holding, KeyRoute, Mark, Placed, Route, SchedulerMessage, Transfer, TransferKind,
 };
-use pslite_core::wire::exchange::word::ExchangeReport;
 use pslite_core::wire::trees::{HopKind, Overlay, Ticket};
 use pslite_core::wire::{Frames, Key, Meta, NodeId};
+
+mod exchange;
+
+use exchange::times;
 
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -170,12 +173,6 @@ impl Plant {
     ];
 }
 
-/// Float32 values, multiplied.
-fn times(values: &[u8], by: f32) -> Bytes {
-    let (words, _) = values.as_chunks::<4>();
-    words.iter().flat_map(|word| (f32::from_ne_bytes(*word) * by).to_ne_bytes()).collect()
-}
-
 /// Between two rounds that [`Plant::ReplicaSkipsRound`] skips.
 const SKIPPED_EVERY: u64 = 4;
 
@@ -210,33 +207,6 @@ impl Sabotage {
     /// True if a second customer has no keys of its own.
     pub(super) fn mixes_keys(&self) -> bool {
         self.is(Plant::CustomersMixed)
-    }
-
-    /// True if a worker leaves without its last stretch.
-    pub(super) fn forgets_the_end(&self) -> bool {
-        self.is(Plant::LastStretchLost)
-    }
-
-    /// The value that servers answered of a key, as the local model is told it.
-    pub(super) fn global(&mut self, key: Key, value: Bytes) -> Bytes {
-        let first = self.values.entry((key, 0, 0)).or_insert_with(|| value.clone()).clone();
-        if self.is(Plant::SwapForgotten) { first } else { value }
-    }
-
-    /// True if those that align wait for the dead.
-    pub(super) fn meets_the_dead(&self) -> bool {
-        self.is(Plant::MeetingAwaitsTheDead)
-    }
-
-    /// What a worker says of itself, as the coordinator of the exchange hears it.
-    pub(super) fn report(&self, report: ExchangeReport) -> ExchangeReport {
-        let sent = if self.is(Plant::AlignsAtTheFirst) { 0 } else { report.sent };
-        ExchangeReport { sent, ..report }
-    }
-
-    /// A delta, as it is sent.
-    pub(super) fn delta(&self, delta: Bytes, is_first: bool) -> Bytes {
-        if is_first && self.is(Plant::FirstDeltaTwice) { times(&delta, 2.0) } else { delta }
     }
 
     // ---- at a server ----------------------------------------------------------------------------
