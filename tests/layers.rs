@@ -19,7 +19,7 @@ const ROOMS: [(&str, &[&str]); 17] = [
     ("lives", &["wire"]),
     ("values", &["wire", "keys", "invariant"]),
     ("trees", &["wire", "values", "invariant"]),
-    ("cluster", &["awake", "text", "keys", "wire", "invariant"]),
+    ("cluster", &["awake", "lives", "text", "keys", "wire", "invariant"]),
     ("kv", &["wire", "keys", "values", "trees", "invariant"]),
     ("delivery", &["wire"]),
     ("store", &["text", "keys", "wire", "values", "trees", "invariant", "lives"]),

@@ -10,6 +10,7 @@ use crate::error::{NodeError, Result};
 use crate::recipient::{AnyMailbox, Finish};
 use crate::sync::lock;
 use pslite_core::kv::rounds::Round;
+use pslite_core::wire::exchange::word::ExchangeReport;
 
 /// Messages that wait for a customer that does not exist yet. Stock waits five seconds on the
 /// receiving thread and then ends the process (postoffice.cc:125); here they wait aside.
@@ -105,6 +106,14 @@ impl Customers {
         if let Some(mailbox) = self.get(key) {
             mailbox.queue.push(item.priority(), item);
         }
+    }
+
+    /// How local models are.
+    pub(crate) fn exchange_reports(&self, now: Duration) -> Vec<ExchangeReport> {
+        let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
+        let all: Vec<Arc<AnyMailbox>> = map.values().cloned().collect();
+        drop(map);
+        all.iter().filter_map(|mailbox| mailbox.customer.exchange_report(now)).collect()
     }
 
     /// Lets local models say how they are.

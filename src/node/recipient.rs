@@ -12,6 +12,7 @@ use crate::landing::Landings;
 use crate::work_queue::WorkQueue;
 use pslite_core::kv::rounds::Round;
 use pslite_core::wire::Meta;
+use pslite_core::wire::exchange::word::ExchangeReport;
 
 /// Where a customer is reached. What each message needs is here, not behind the trait
 /// [`Recipient`], so that a message costs one dynamic call: [`Recipient::handle`].
@@ -54,6 +55,9 @@ pub(crate) trait Recipient: Send + Sync {
     /// # Errors
     /// It can never be.
     fn finish_exchange(&self, finish: Finish) -> Result<()>;
+
+    /// A worker's: how its local model is, if it has one.
+    fn exchange_report(&self, now: Duration) -> Option<ExchangeReport>;
 
     /// True if it wants a [`Delivery::Beat`]: its local model says once a second how it is.
     fn wants_beat(&self, now: Duration) -> bool;

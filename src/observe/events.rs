@@ -127,6 +127,18 @@ events! {
     ReceivedByWaiters: "received_by_waiters", "messages", Counter, [],
         "Messages that a thread which waited for an answer received from `tcp` and `shm` by \
          itself.";
+    ExchangeSteps: "exchange_steps", "steps", Counter, [],
+        "Iterations that a worker has begun that trains while deltas travel \
+         ([NBSync](nbsync.md)). These five: of all kvstores of this process.";
+    ExchangeRounds: "exchange_rounds", "rounds", Counter, [],
+        "Rounds of its deltas whose values it has taken. Each is of one section.";
+    ExchangeComputed: "exchange_computed", "µs", Counter, [],
+        "How long it has computed: from the last answer of an iteration until the last gradient of \
+         the next one.";
+    ExchangeHeld: "exchange_held", "µs", Counter, [],
+        "How long its pushes have waited for a result of the others, or for all to align.";
+    ExchangeBusy: "exchange_busy", "µs", Counter, [],
+        "How long rounds of it have been in flight.";
     Connections: "connections", "times", Counter, [Peer, Direction, Carrier],
         "How often connections were made. More than the sender's `PSLITE_CONNECTIONS` (1; between \
          servers that keep copies 2 at least): they broke, and came again. Of `zmq` those that \

@@ -7,6 +7,8 @@ use anyhow::{Context, Result};
 use pslite::cluster::{LinkStatus, NodeStatus, Status, TreeStatus, TreesStatus};
 use pslite::wire::balance::SessionStatus;
 
+mod exchange;
+
 use crate::print::{print, say};
 use crate::scheduler_address::SchedulerArguments;
 
@@ -103,6 +105,7 @@ fn table(status: &Status) -> String {
     }
     if let Some(exchange) = &status.exchange {
         let _ = writeln!(text, "exchange: {exchange}");
+        exchange::draw(status, &mut text);
     }
     if status.iteration.is_some() {
         let _ = writeln!(text, "iteration: {}", seconds(status.iteration));
@@ -123,6 +126,9 @@ fn table(status: &Status) -> String {
     }
     if !status.advice.is_empty() {
         let _ = writeln!(text, "advice: {}", status.advice);
+    }
+    if !status.exchange_advice.is_empty() {
+        let _ = writeln!(text, "advice: {}", status.exchange_advice);
     }
     for session in &status.sessions {
         let _ = writeln!(text, "{}", line_of(session));
@@ -303,6 +309,8 @@ mod tests {
             }],
             trees: None,
             exchange: None,
+            exchanges: Vec::new(),
+            exchange_advice: String::new(),
             uncopied: 0,
             settings: Vec::new(),
         };

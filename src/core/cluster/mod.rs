@@ -58,6 +58,7 @@ pub use types::{
 
 use crate::wire::balance::SessionStatus;
 use crate::wire::elastic::StalledRound;
+use crate::wire::exchange::status::ExchangeStatus;
 use crate::wire::{
     ALL_GROUP, Command, Control, EMPTY, Message, Meta, Node, NodeId, Notice, NoticeKind, Role,
     SCHEDULER, SERVER_GROUP, WORKER_GROUP, ability, worker_id,
@@ -133,6 +134,7 @@ pub struct Cluster {
     guests: Guests,
     /// Scheduler: how the sessions of workers that share batches are.
     sessions: Vec<SessionStatus>,
+    exchanges: Vec<ExchangeStatus>,
 }
 
 impl Cluster {
@@ -186,6 +188,7 @@ impl Cluster {
             elastic: Elastic::default(),
             guests: Guests::default(),
             sessions: Vec::new(),
+            exchanges: Vec::new(),
             config,
         }
     }
@@ -234,6 +237,7 @@ impl Cluster {
             Event::Stalled(round) => self.tell_stalled(round, out),
             Event::RoundTimes(times) => self.elastic.books.times = times,
             Event::Sessions(sessions) => self.sessions = sessions,
+            Event::Exchanges(exchanges) => self.exchanges = exchanges,
             Event::Tell(words) => self.tell(words, out),
             Event::ChannelDown { id: SCHEDULER } if self.scheduler_may_return() => {
                 self.scheduler_in_doubt(now);

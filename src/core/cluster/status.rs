@@ -8,10 +8,11 @@ use serde::{Deserialize, Serialize};
 use super::Cluster;
 use super::alike::SettingStatus;
 use crate::wire::balance::SessionStatus;
+use crate::wire::exchange::status::ExchangeStatus;
 use crate::wire::{Node, NodeId, Role, id_to_rank};
 
 /// What `pslite status` shows.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// The scheduler's `host:port`.
     pub scheduler: String,
@@ -66,6 +67,12 @@ pub struct Status {
     /// nesterov 0.5 x 1`.
     #[serde(default)]
     pub exchange: Option<String>,
+    /// The same of each kvstore.
+    #[serde(default)]
+    pub exchanges: Vec<ExchangeStatus>,
+    /// In a job without an exchange: what one would bring, if that is much; else empty.
+    #[serde(default)]
+    pub exchange_advice: String,
     /// Pieces without a copy, where copies are to be kept.
     #[serde(default)]
     pub uncopied: usize,
@@ -193,6 +200,8 @@ impl Cluster {
             sessions: self.sessions.clone(),
             trees: times.trees.as_deref().cloned(),
             exchange: self.exchange().map(|spec| spec.describe()),
+            exchanges: self.exchanges.clone(),
+            exchange_advice: self.exchange_advice(),
             uncopied: self.uncopied(),
             settings: self.alike.status(),
         }

@@ -11,6 +11,7 @@ use super::status::TreesStatus;
 use crate::wire::balance::SessionStatus;
 use crate::wire::elastic::{Claim, CopyPlace, KeyRoute, LiveWorker, Order, StalledRound, Topic};
 use crate::wire::exchange::ExchangeSpec;
+use crate::wire::exchange::status::ExchangeStatus;
 use crate::wire::trees::{Overlay, TreeTable};
 use crate::wire::{Key, Message, Node, NodeId, Role, Setting};
 
@@ -292,6 +293,8 @@ pub enum Event {
     RoundTimes(RoundTimes),
     /// Scheduler: what `pslite status` shows of batch sizes.
     Sessions(Vec<SessionStatus>),
+    /// Scheduler: what `pslite status` shows of workers that train while deltas travel.
+    Exchanges(Vec<ExchangeStatus>),
     /// What this node says of topics: a worker to the scheduler, or that to workers.
     Tell(Vec<Tell>),
 }

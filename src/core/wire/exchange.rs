@@ -7,6 +7,7 @@
 //! Numbers with a fraction are in millionths, so that every node has the same one to the bit, and
 //! two specs can be compared.
 
+pub mod status;
 pub mod word;
 
 /// One, in the fields that are in millionths.

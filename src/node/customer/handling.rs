@@ -9,6 +9,7 @@ use crate::delivery::Delivery;
 use crate::error::Result;
 use crate::recipient::{Finish, Recipient};
 use pslite_core::kv::rounds::Round;
+use pslite_core::wire::exchange::word::ExchangeReport;
 use pslite_core::wire::{Message, Meta, Role};
 
 impl Recipient for Shared {
@@ -69,6 +70,10 @@ impl Recipient for Shared {
 
     fn finish_exchange(&self, finish: Finish) -> Result<()> {
         self.worker.finish_exchange(finish)
+    }
+
+    fn exchange_report(&self, now: Duration) -> Option<ExchangeReport> {
+        self.worker.exchange_report(now)
     }
 
     fn wants_beat(&self, now: Duration) -> bool {

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use crate::sync::lock;
-use pslite_core::cluster::Tell;
+use pslite_core::cluster::{Event, Tell};
 use pslite_core::training::exchange::Coordinator;
 use pslite_core::training::exchange::coordinator::Outbox;
 use pslite_core::wire::NodeId;
@@ -59,16 +59,19 @@ impl ExchangeDesk {
         self.with(|coordinator, out| coordinator.awaits(awaited(), out))
     }
 
-    /// Time has passed. Returns what is to be said.
-    pub(crate) fn tick(&self, now: Duration) -> Vec<Tell> {
+    /// Time has passed. Returns what follows, once a second.
+    pub(crate) fn tick(&self, now: Duration) -> Vec<Event> {
         {
             let mut desk = lock(&self.0);
-            if now.saturating_sub(desk.looked) < LOOK_EVERY {
+            if now.saturating_sub(desk.looked) < LOOK_EVERY || desk.coordinator.is_none() {
                 return Vec::new();
             }
             desk.looked = now;
         }
-        self.with(Coordinator::tick)
+        let words = self.with(Coordinator::tick);
+        let status = lock(&self.0).coordinator.as_ref().map(Coordinator::status);
+        let tell = (!words.is_empty()).then_some(Event::Tell(words));
+        tell.into_iter().chain(status.map(Event::Exchanges)).collect()
     }
 
     fn with(&self, act: impl FnOnce(&mut Coordinator, &mut Outbox)) -> Vec<Tell> {

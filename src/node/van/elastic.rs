@@ -118,14 +118,15 @@ impl Van {
     /// Says again what was not answered, and what `pslite status` shows of batch sizes. Called by
     /// the clock.
     pub(super) fn balance(&self) {
-        let mut words = self.training.tick(self.now());
-        words.extend(self.training.exchange.tick(self.now()));
+        let words = self.training.tick(self.now());
         if !words.is_empty() {
             self.event(Event::Tell(words));
         }
         if let Some(sessions) = self.training.status() {
             self.event(Event::Sessions(sessions));
         }
+        let of_exchange = self.training.exchange.tick(self.now());
+        of_exchange.into_iter().for_each(|event| self.event(event));
     }
 
     /// A worker as sessions see it: their lease waits for whom rounds wait for. Without servers

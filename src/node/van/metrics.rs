@@ -13,6 +13,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::Van;
 use crate::sync::lock;
+use pslite_core::wire::exchange::word::ExchangeReport;
 use pslite_core::wire::{EMPTY, Role};
 use pslite_observe::log::{self, Level};
 use pslite_observe::snapshot::peer_name;
@@ -53,7 +54,24 @@ impl Van {
             let by_waiters = Value::Number(native.received_by_waiters());
             snapshot.add(Counted::ReceivedByWaiters, &[], by_waiters);
         }
+        self.exchanged(&mut snapshot);
         snapshot
+    }
+
+    /// Of a worker that trains while deltas travel.
+    fn exchanged(&self, snapshot: &mut Snapshot) {
+        let reports = self.customers.exchange_reports(self.now());
+        if reports.is_empty() {
+            return;
+        }
+        let mut add = |counted: Counted, of: fn(&ExchangeReport) -> u64| {
+            snapshot.add(counted, &[], Value::Number(reports.iter().map(of).sum()));
+        };
+        add(Counted::ExchangeSteps, |report| report.iterations);
+        add(Counted::ExchangeRounds, |report| report.rounds);
+        add(Counted::ExchangeComputed, |report| report.computed);
+        add(Counted::ExchangeHeld, |report| report.held);
+        add(Counted::ExchangeBusy, |report| report.busy);
     }
 
     /// Starts the thread that writes a line per interval. [`Self::write_metrics`] writes the last

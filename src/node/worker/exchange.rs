@@ -248,6 +248,11 @@ impl WorkerCustomer {
         due
     }
 
+    /// How the local model is, if there is one.
+    pub(crate) fn exchange_report(&self, now: Duration) -> Option<ExchangeReport> {
+        self.training().map(|training| lock(&training).report(now))
+    }
+
     /// Time has passed.
     pub(crate) fn beat(&self) {
         let (Ok(node), Some(training)) = (self.node(), self.training()) else { return };

@@ -1,8 +1,10 @@
 //! A job whose workers train while deltas travel: who says so, who hears of it, and who keeps a job
 //! from it.
 
+use std::time::Duration;
+
 use super::world::{SECOND, World, config};
-use crate::cluster::{Action, Event, Level, Status};
+use crate::cluster::{Action, Event, Level, RoundTimes, Status, WorkerTime};
 use crate::wire::elastic::SchedulerMessageKind;
 use crate::wire::exchange::{ExchangeMode, ExchangeSpec, OuterRule};
 use crate::wire::{Role, ability};
@@ -164,4 +166,45 @@ fn a_job_that_began_without_it_is_told_that_it_goes_on_so() {
         matches!(action, Action::Log { text, .. } if text.contains("PSLITE_SYNC has no effect"))
     });
     assert!(warned);
+}
+
+/// Workers that compute 0.2 and 0.8 s of an iteration of 3.2 s.
+fn times() -> RoundTimes {
+    let time = |computes: u64| WorkerTime {
+        computes: Duration::from_millis(computes),
+        waits: Duration::from_millis(3200 - computes),
+    };
+    RoundTimes { workers: [(9, time(200)), (11, time(800))].into(), ..RoundTimes::default() }
+}
+
+#[test]
+fn a_plain_job_is_told_what_an_exchange_would_bring() {
+    let mut world = World::with(1, 2, 2, |config| config.node.abilities |= ABLE);
+    assert_eq!(status(&mut world).exchange_advice, "", "nothing is measured");
+    world.feed(0, Event::RoundTimes(times()));
+    let said = status(&mut world).exchange_advice;
+    // The mean of 16 and 4 steps where each takes one.
+    let expected = "PSLITE_SYNC=nbsync would do 10.0 x the steps (the slowest worker computes \
+                    0.80 s of each 3.20 s; speeds differ 4.0 x): by steps alone, see docs/nbsync.md";
+    assert_eq!(said, expected);
+    let mut one = times();
+    one.workers.remove(&11);
+    world.feed(0, Event::RoundTimes(one));
+    assert_eq!(status(&mut world).exchange_advice, "", "of one worker nothing is known");
+    let mut busy = times();
+    for time in busy.workers.values_mut() {
+        (time.computes, time.waits) = (Duration::from_secs(3), Duration::from_millis(500));
+    }
+    world.feed(0, Event::RoundTimes(busy));
+    assert_eq!(status(&mut world).exchange_advice, "", "it would bring little");
+}
+
+#[test]
+fn who_cannot_exchange_is_not_told_to() {
+    let mut able = job(|_| ABLE);
+    able.feed(0, Event::RoundTimes(times()));
+    assert_eq!(status(&mut able).exchange_advice, "", "it does so");
+    let mut old = World::with(1, 2, 2, |_| ());
+    old.feed(0, Event::RoundTimes(times()));
+    assert_eq!(status(&mut old).exchange_advice, "", "its nodes are of an earlier version");
 }

@@ -15,9 +15,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::overview::{Marks, overview};
 use super::pace::window_for;
 use crate::invariant::{Valid, require};
 use crate::wire::NodeId;
+use crate::wire::exchange::status::ExchangeStatus;
 use crate::wire::exchange::word::{ExchangeId, ExchangeReport, ExchangeWord, Stage};
 use crate::wire::exchange::{ExchangeMode, ExchangeSpec};
 
@@ -57,6 +59,8 @@ struct Kept {
     /// What was said last of the window, and of each worker's steps.
     window: u32,
     steps: BTreeMap<NodeId, u32>,
+    /// For people.
+    marks: BTreeMap<NodeId, Marks>,
 }
 
 impl Coordinator {
@@ -94,6 +98,7 @@ impl Coordinator {
         for (of, kept) in &mut self.exchanges {
             kept.reports.remove(&node);
             kept.steps.remove(&node);
+            kept.marks.remove(&node);
             kept.place(node, &self.awaited);
             kept.go_on(*of, &self.awaited, out);
         }
@@ -109,6 +114,7 @@ impl Coordinator {
         }
         let kept = self.exchanges.entry(of).or_default();
         kept.learn(&report);
+        kept.marks.entry(from).or_default().note(&report);
         kept.reports.insert(from, report);
         kept.place(from, &self.awaited);
         let before = out.len();
@@ -131,9 +137,11 @@ impl Coordinator {
 
     // ---- for people -----------------------------------------------------------------------------
 
-    /// The last report of each worker, by the exchange.
-    pub fn reports(&self) -> impl Iterator<Item = (ExchangeId, &BTreeMap<NodeId, ExchangeReport>)> {
-        self.exchanges.iter().map(|(of, kept)| (*of, &kept.reports))
+    /// How the exchanges are. It walks over all workers.
+    #[must_use]
+    pub fn status(&self) -> Vec<ExchangeStatus> {
+        let of_all = self.exchanges.iter();
+        of_all.map(|(of, kept)| overview(*of, &kept.reports, &kept.marks)).collect()
     }
 
     /// What this coordinator promises of itself: see [`crate::invariant`].

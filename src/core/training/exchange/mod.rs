@@ -13,6 +13,7 @@
 //!   workers align.
 //! - [`aligning`] is what such a worker says to the scheduler, and [`coordinator`] the scheduler's
 //!   end of it. It also says how many rounds are in flight, and how many steps a stretch has.
+//! - `overview` is what people are told of it.
 //! - [`spec`] reads what a job was asked for, and checks what a policy says.
 //! - `sections` cuts the tensors; [`pace`] says how long a worker computes without a result, and
 //!   how many rounds keep the network busy.
@@ -25,6 +26,7 @@ pub mod gauge;
 pub mod machine;
 #[cfg(test)]
 mod machine_tests;
+mod overview;
 pub mod pace;
 pub mod rest;
 #[cfg(test)]
