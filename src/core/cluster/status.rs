@@ -35,7 +35,7 @@ pub struct Status {
     /// Seconds that it took lately the worker that waits least for the others.
     pub measured: Option<f64>,
     /// Seconds of an iteration, median over workers: from the first push of a round to that of the
-    /// next one.
+    /// next one. None with an exchange of deltas, where a worker's steps are in `exchanges`.
     #[serde(default)]
     pub iteration: Option<f64>,
     /// The lower bound T*, in seconds: no placement can be faster.
@@ -189,7 +189,11 @@ impl Cluster {
             nodes: others.chain(registered).map(|node| self.status_of(node, &holdings)).collect(),
             predicted: times.predicted.map(|time| time.as_secs_f64()),
             measured: times.measured.map(|time| time.as_secs_f64()),
-            iteration: times.iteration().map(|time| time.as_secs_f64()),
+            // Requests of an exchange go on beside the program's iterations.
+            iteration: times
+                .iteration()
+                .filter(|_| self.exchange().is_none())
+                .map(|time| time.as_secs_f64()),
             bound: times.bound.map(|time| time.as_secs_f64()),
             eta: times.eta().filter(|_| self.exchange().is_none()),
             limit: times.limit.clone(),
@@ -248,7 +252,7 @@ impl Cluster {
             "live"
         };
         let own = holdings.get(&id).copied().unwrap_or_default();
-        let time = books.times.workers.get(&id);
+        let time = books.times.workers.get(&id).filter(|_| self.exchange().is_none());
         NodeStatus {
             role: node.role.name().to_owned(),
             rank: if self.ready { id_to_rank(id) } else { 0 },

@@ -69,13 +69,14 @@ impl Desk {
             Event::Overlay { over: cluster.overlay().number, trees, lossy }
         }));
         events.extend(probes.into_iter().map(|Probe { from, to }| Event::Probe { from, to }));
-        let mut times = planning.times(now);
+        let exchange = cluster.exchange().is_some();
+        let mut times = planning.times(now, exchange);
         if let Some(expected) = planting.expected() {
             let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds).ok();
             times.predicted = expected.seconds.and_then(seconds);
             times.bound = expected.bound.and_then(seconds);
             (times.no_plan, times.advice) = Default::default();
-            times.limit = planning.held_up(now);
+            times.limit = if exchange { String::new() } else { planning.held_up(now) };
             times.trees = planting.status(now, cluster, plan);
         }
         events.push(Event::RoundTimes(times));

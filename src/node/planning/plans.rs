@@ -241,7 +241,8 @@ impl Planning {
     }
 
     /// For `pslite status`.
-    pub(crate) fn times(&self, now: Duration) -> RoundTimes {
+    /// `exchange`: workers train while deltas travel, so none waits for another's iteration.
+    pub(crate) fn times(&self, now: Duration, exchange: bool) -> RoundTimes {
         let status = self.planner.status(now);
         let seconds = |seconds: Option<f64>| {
             seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
@@ -256,7 +257,7 @@ impl Planning {
             measured: seconds(status.measured),
             bound: seconds(status.bound),
             workers: workers.filter_map(|(id, taken)| Some((*id, time(*taken)?))).collect(),
-            limit: note(&status),
+            limit: note(&status, exchange),
             no_plan: status.no_plan.as_ref().map(ToString::to_string).unwrap_or_default(),
             advice: advised(&status),
             trees: None,
@@ -288,7 +289,7 @@ fn slow_workers(workers: &[SlowWorker]) -> String {
 }
 
 /// Servers and workers that hold the others up, and why.
-fn note(status: &Status) -> String {
+fn note(status: &Status, exchange: bool) -> String {
     let stragglers = status.servers.iter().filter_map(|server| {
         let cause = server.straggler?;
         let rank = pslite_core::wire::id_to_rank(server.id);
@@ -297,7 +298,7 @@ fn note(status: &Status) -> String {
             server.slowdown
         ))
     });
-    let slow = slow_workers(&status.slow_workers);
+    let slow = if exchange { String::new() } else { slow_workers(&status.slow_workers) };
     stragglers.chain((!slow.is_empty()).then_some(slow)).collect::<Vec<_>>().join("; ")
 }
 

@@ -18,7 +18,7 @@ use pslite_core::kv::{Failure, FailureKind, Finished, KvError};
 use pslite_core::values::kind::form_of;
 use pslite_core::values::{Form, KvPairs};
 use pslite_core::wire::elastic::{KeyRoute, SchedulerMessage};
-use pslite_core::wire::{Key, Meta, NodeId, id_to_rank, server_id};
+use pslite_core::wire::{Key, Meta, NodeId, Role, id_to_rank, server_id};
 use pslite_core::worker::Begins;
 use pslite_observe::MessageKind;
 use pslite_observe::log::{self, Level};
@@ -43,7 +43,8 @@ impl Requests {
             debug_assert!(nothing_is_open.is_ok(), "no slice was begun");
         }
         self.flights = Some(flights);
-        if let Some(spec) = node.policy().and_then(|word| word.exchange) {
+        let trains = node.settings().role == Role::Worker;
+        if let Some(spec) = node.policy().and_then(|word| word.exchange).filter(|_| trains) {
             let who = Begins { makes_keys: rank == 0 && makes_keys, is_back: life > 0 };
             self.here.begin(&spec, node, who);
         }

@@ -65,34 +65,34 @@ mod tests {
 
     #[test]
     fn each_exchange_has_a_line_and_each_worker_of_it() {
-        let worker = ExchangeWorker {
-            id: 9,
-            steps: Some(1.214),
+        let of = |id, stage: &str, is_slowest: bool| ExchangeWorker {
+            id,
+            steps: is_slowest.then_some(1.214),
             per_exchange: Some(5.1),
             computing: Some(0.991),
             held: Some(0.0),
-            is_slowest: true,
+            stage: stage.to_owned(),
+            is_slowest,
             ..ExchangeWorker::default()
         };
-        let other = ExchangeWorker { id: 11, stage: "aligns".to_owned(), ..worker.clone() };
-        let other = ExchangeWorker { steps: None, is_slowest: false, ..other };
         let exchange = ExchangeStatus {
             window: 3,
             rounds: 412,
             period: Some(4.2),
             busy: Some(0.96),
             gain: Some(4.0),
-            workers: vec![worker, other],
+            workers: vec![of(9, "", true), of(11, "aligns", false)],
             ..ExchangeStatus::default()
         };
         let mut text = String::new();
         draw(&Status { exchanges: vec![exchange], ..Status::default() }, &mut text);
-        let expected = "  kvstore 0: 3 in flight, 412 rounds, all sections each 4.20 s, network \
-                        busy 96 %, steps 4.0 x plain\n\
-                        \x20 worker id 9  1.21 steps/s  5.10 an exchange  computing 99 %  held 0 %  \
-                        <- rounds end with it\n\
-                        \x20 worker id 11  - steps/s  5.10 an exchange  computing 99 %  held 0 %  \
-                        aligns\n";
-        assert_eq!(text, expected);
+        let expected = [
+            "  kvstore 0: 3 in flight, 412 rounds, all sections each 4.20 s, network busy 96 %, \
+             steps 4.0 x plain",
+            "  worker id 9  1.21 steps/s  5.10 an exchange  computing 99 %  held 0 %  \
+             <- rounds end with it",
+            "  worker id 11  - steps/s  5.10 an exchange  computing 99 %  held 0 %  aligns",
+        ];
+        assert_eq!(text.lines().collect::<Vec<_>>(), expected);
     }
 }

@@ -185,7 +185,8 @@ fn a_plain_job_is_told_what_an_exchange_would_bring() {
     let said = status(&mut world).exchange_advice;
     // The mean of 16 and 4 steps where each takes one.
     let expected = "PSLITE_SYNC=nbsync would do 10.0 x the steps (the slowest worker computes \
-                    0.80 s of each 3.20 s; speeds differ 4.0 x): by steps alone, see docs/nbsync.md";
+                    0.80 s of each 3.20 s; speeds differ 4.0 x): by steps alone, see \
+                    docs/nbsync.md";
     assert_eq!(said, expected);
     let mut one = times();
     one.workers.remove(&11);
