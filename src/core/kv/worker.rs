@@ -165,6 +165,12 @@ impl<D> WorkerRequests<D> {
         }
     }
 
+    /// The caller's own of a request in flight.
+    #[must_use]
+    pub fn payload(&self, ts: i32) -> Option<&D> {
+        self.open.get(&ts).map(|open| &open.payload)
+    }
+
     /// Late, unknown and repeated answers so far.
     #[must_use]
     pub const fn ignored(&self) -> u64 {

@@ -4,9 +4,10 @@
 //! servers are to answer, and the oldest one that the local model is to. May touch the customer and
 //! the node.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
-use super::{Requests, WorkerCustomer};
+use super::{Payload, Requests, WorkerCustomer};
 use crate::running::NodeRef;
 use crate::sync::{lock, try_lock};
 use pslite_core::cluster::Event;
@@ -35,7 +36,7 @@ pub(super) struct OldestWatch {
 /// The oldest request that servers are to answer, if it has waited for long.
 struct Oldest {
     timestamp: i32,
-    what: &'static str,
+    what: Cow<'static, str>,
     waited: Duration,
     missing: Vec<NodeId>,
     /// Requests behind it.
@@ -56,18 +57,33 @@ struct OldestHere {
 }
 
 impl Requests {
-    fn oldest(&self, me: NodeId, now: Duration, limit: Duration) -> Option<Oldest> {
+    fn oldest(
+        &self,
+        (me, servers): (NodeId, usize),
+        now: Duration,
+        limit: Duration,
+    ) -> Option<Oldest> {
         let tracker = self.requests.tracker();
         let (timestamp, asked) = tracker.oldest_asked(|ts| !self.here.has(ts))?;
         let waited = now.saturating_sub(asked);
         (waited >= limit).then(|| Oldest {
             timestamp,
-            what: self.requests.what(timestamp),
+            what: self.what(timestamp, servers),
             waited,
             missing: tracker.missing(timestamp),
             others: tracker.waiting_count().saturating_sub(1 + self.here.waiting_count()),
             round: self.along_tree(me, timestamp),
         })
+    }
+
+    /// What a request is, for people. One of this worker's own pushes and pulls.
+    fn what(&self, timestamp: i32, servers: usize) -> Cow<'static, str> {
+        match self.requests.payload(timestamp) {
+            Some(Payload::Own(key)) => {
+                format!("an exchange of key {}", KeyName::of(*key, servers)).into()
+            }
+            _ => self.requests.what(timestamp).into(),
+        }
     }
 
     fn oldest_here(&self, now: Duration, limit: Duration) -> Option<OldestHere> {
@@ -103,7 +119,8 @@ impl WorkerCustomer {
             return;
         }
         watch.next = now.saturating_add(OLDEST_LOOK_EVERY);
-        let oldest = lock(&self.requests).oldest(node.my_id(), now, limit);
+        let me = (node.my_id(), node.settings().num_servers);
+        let oldest = lock(&self.requests).oldest(me, now, limit);
         let reminder = watch.reminder.get_or_insert_with(|| Reminder::new(limit));
         if reminder.is_due(now) {
             let here = self.oldest_here(now, limit);
