@@ -36,6 +36,9 @@ use crate::wire::Key;
 use crate::wire::exchange::ExchangeSpec;
 
 mod arithmetic;
+mod program;
+#[cfg(test)]
+mod program_tests;
 #[cfg(test)]
 mod recurrence_tests;
 #[cfg(test)]
@@ -62,6 +65,8 @@ pub struct LocalModel {
     factor: f64,
     view: View,
     optimizer: Option<Arc<Optimizer>>,
+    /// What is pushed are new values, not gradients.
+    by_program: bool,
     tensors: BTreeMap<Key, Tensor>,
     /// A gradient in the type in which it is applied.
     scratch: Buffer,
@@ -88,6 +93,8 @@ struct Tensor {
     sent: Option<Buffer>,
     /// The global value that came.
     coming: Option<Buffer>,
+    /// The value was not given to the program since it was taken.
+    is_news: bool,
     state: Option<Box<State>>,
 }
 
@@ -145,6 +152,7 @@ impl LocalModel {
             factor: if spec.scale { f64::from(workers.max(1)) } else { 1.0 },
             view: View::new(servers),
             optimizer: None,
+            by_program: false,
             tensors: BTreeMap::new(),
             scratch: Buffer::default(),
         }
@@ -181,6 +189,7 @@ impl LocalModel {
 
     /// The same of one that was read.
     fn use_optimizer(&mut self, optimizer: Optimizer) -> Result<(), StoreError> {
+        self.check_optimizer_steps()?;
         let class = optimizer.class();
         if WEIGHTS_IN_STATE.contains(&class) {
             return Err(refused(&format!(
@@ -223,6 +232,7 @@ impl LocalModel {
             start: None,
             sent: None,
             coming: None,
+            is_news: true,
             state: None,
         };
         self.tensors.insert(key, tensor);
@@ -237,6 +247,7 @@ impl LocalModel {
         let name = self.view.name(key);
         let tensor = self.tensors.get_mut(&key).ok_or(StoreError::Unknown { key: name })?;
         let dtype = tensor.dtype;
+        tensor.is_news = false;
         if dtype == tensor.wide() {
             return Ok((dtype, tensor.value.lend()));
         }
@@ -249,30 +260,27 @@ impl LocalModel {
         Ok((dtype, narrow.lend()))
     }
 
-    /// Applies a gradient to a key, by the script's optimizer and its own count of updates.
+    /// Applies a gradient to a key, by the script's optimizer and its own count of updates. Where
+    /// the program steps ([`Self::step_by_program`]), takes its new value.
     ///
     /// # Errors
-    /// The key is not here, the gradient does not fit it, no optimizer was set, or it cannot update
-    /// such a key. Nothing has changed.
+    /// The key is not here, the gradient or value does not fit it, no optimizer was set, it cannot
+    /// update such a key, or the program has not pulled the value. Nothing has changed.
     pub fn step(&mut self, key: Key, dtype: Dtype, gradient: &[u8]) -> Result<(), StoreError> {
         let (local, name) = (self.view.local(key), self.view.name(key));
         let Self { tensors, optimizer, scratch, .. } = self;
         let tensor = tensors.get_mut(&key).ok_or(StoreError::Unknown { key: name })?;
+        if self.by_program {
+            return tensor.step_to(name, dtype, gradient);
+        }
         let Some(optimizer) = optimizer else {
             return Err(refused(&format!(
                 "key {name}: this job exchanges deltas (PSLITE_SYNC), so the worker applies \
-                 gradients, and no optimizer was set: set update_on_kvstore=True, or call \
-                 kv.set_optimizer"
+                 gradients, and no optimizer was set: set update_on_kvstore=True, call \
+                 kv.set_optimizer, or step the values yourself (pslite.sync)"
             )));
         };
-        let elements = tensor.value.buffer().len() / wide_size(tensor.dtype);
-        if dtype != tensor.dtype || gradient.len() != elements * dtype.size() {
-            let (expected, found) = (elements * tensor.dtype.size(), gradient.len());
-            return Err(refused(&format!(
-                "key {name} has {expected} bytes of {}, the gradient {found} of {dtype}",
-                tensor.dtype
-            )));
-        }
+        tensor.check_fits(name, dtype, gradient.len(), "gradient")?;
         if dtype == tensor.wide() {
             scratch.resize(gradient.len());
             scratch.bytes_mut().copy_from_slice(gradient);
@@ -333,6 +341,7 @@ impl LocalModel {
         };
         if swap {
             tensor.narrow = None;
+            tensor.is_news = true;
             if let (Some(optimizer), Some(state)) = (&optimizer, &mut tensor.state) {
                 optimizer.swapped(state, tensor.value.buffer());
             }
@@ -373,6 +382,25 @@ impl LocalModel {
 }
 
 impl Tensor {
+    /// What the program pushes fits the key. `what`: it is a gradient, or a value.
+    fn check_fits(
+        &self,
+        name: KeyName,
+        dtype: Dtype,
+        bytes: usize,
+        what: &str,
+    ) -> Result<(), StoreError> {
+        let elements = self.value.buffer().len() / wide_size(self.dtype);
+        if dtype == self.dtype && bytes == elements * dtype.size() {
+            return Ok(());
+        }
+        let expected = elements * self.dtype.size();
+        Err(refused(&format!(
+            "key {name} has {expected} bytes of {}, the {what} {bytes} of {dtype}",
+            self.dtype
+        )))
+    }
+
     /// What was changed since the start, and what arrives of it elsewhere, where that is less
     /// exact.
     fn delta(&self, name: KeyName) -> Result<(Buffer, Option<Buffer>), StoreError> {

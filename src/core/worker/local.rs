@@ -43,6 +43,8 @@ pub struct Begins {
     pub is_back: bool,
 }
 
+mod program;
+
 /// What is to be done, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LocalStep {

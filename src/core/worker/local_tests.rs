@@ -34,6 +34,10 @@ fn number(bytes: &[u8]) -> f32 {
     f32::from_ne_bytes(bytes.try_into().unwrap())
 }
 
+fn sgd() -> Bytes {
+    pickled("SGD", &[("momentum", "F0.0\n"), ("lazy_update", "I01\n")])
+}
+
 /// A job of some workers, played by hand.
 struct Job {
     workers: Vec<LocalTraining>,
@@ -70,8 +74,7 @@ impl Job {
         };
         job.coordinator.awaits((0..workers).map(id), &mut job.said);
         for worker in &mut job.workers {
-            let own = [("momentum", "F0.0\n"), ("lazy_update", "I01\n")];
-            let obeyed = worker.command(Head::Controller, &pickled("SGD", &own));
+            let obeyed = worker.command(Head::Controller, &sgd());
             assert_eq!(obeyed, Ok(Obeyed::Here));
         }
         job
@@ -79,7 +82,23 @@ impl Job {
 
     /// As above, and all keys have the value 10 everywhere.
     fn begun(sync: &str, workers: usize) -> Self {
+        Self::new(sync, workers).begin()
+    }
+
+    /// As [`Self::begun`], but programs step their values themselves.
+    fn stepped_by_programs(sync: &str, workers: usize) -> Self {
         let mut job = Self::new(sync, workers);
+        let spec = parse(sync).unwrap();
+        for (rank, worker) in job.workers.iter_mut().enumerate() {
+            assert!(worker.step_by_program().is_err(), "an optimizer was set");
+            *worker = LocalTraining::new(&spec, workers as u32, SERVERS, rank == 0);
+            worker.step_by_program().unwrap();
+        }
+        job.begin()
+    }
+
+    fn begin(self) -> Self {
+        let (workers, mut job) = (self.workers.len(), self);
         let first = job.push(0, 10.0);
         job.serve();
         assert_eq!(job.answers(0), [(first, None)]);
@@ -225,6 +244,22 @@ fn a_worker_steps_by_itself_and_a_round_has_the_mean_of_what_they_changed() {
     // 10 - 1 and 10 - 3: the mean of the deltas is -2.
     assert_eq!(job.answers(0), [(one, Some([8.0; 2]))]);
     assert_eq!(job.answers(1), [(other, Some([8.0; 2]))]);
+}
+
+#[test]
+fn values_that_programs_step_are_exchanged_alike() {
+    let mut job = Job::stepped_by_programs("fedavg:steps=2", 2);
+    let (one, other) = (job.push_pull(0, 11.0), job.push_pull(1, 12.0));
+    assert_eq!(job.answers(0), [(one, Some([11.0; 2]))], "the program's own value");
+    assert_eq!(job.answers(1), [(other, Some([12.0; 2]))]);
+    let (one, other) = (job.push_pull(0, 14.0), job.push_pull(1, 10.0));
+    assert_eq!((job.answers(0), job.answers(1)), (vec![], vec![]), "it waits for the round");
+    job.serve();
+    // They changed it by 4 and by nothing.
+    assert_eq!(job.answers(0), [(one, Some([12.0; 2]))]);
+    assert_eq!(job.answers(1), [(other, Some([12.0; 2]))]);
+    let command = job.workers[0].command(Head::Controller, &sgd());
+    assert!(command.unwrap_err().to_string().contains("steps these values itself"));
 }
 
 #[test]

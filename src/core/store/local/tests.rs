@@ -37,7 +37,7 @@ pub(super) fn optimizer(class: &str, own: &[(&str, Pickled)]) -> Optimizer {
 }
 
 /// `value -= gradient / 2`, of one worker.
-fn sgd() -> Optimizer {
+pub(super) fn sgd() -> Optimizer {
     optimizer("SGD", &[("momentum", Pickled::Float(0.0))])
 }
 
