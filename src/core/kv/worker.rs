@@ -68,6 +68,14 @@ pub enum RequestError {
         /// What it says.
         reason: Arc<str>,
     },
+    /// This worker refuses it.
+    #[error("request {timestamp}: {reason}")]
+    Refused {
+        /// The request.
+        timestamp: i32,
+        /// Why.
+        reason: Arc<str>,
+    },
     /// It will not be answered: a node is lost, or this one is closing.
     #[error("request {timestamp}: {reason}")]
     Unanswered {
@@ -299,8 +307,12 @@ impl<D> WorkerRequests<D> {
     /// this takes the place of `complete`.
     pub fn fail(&mut self, ts: i32, reason: impl Into<Failure>) -> Option<Finished<D>> {
         let failure = reason.into();
-        let reason = failure.text.clone();
-        let finished = self.finish_failed(ts, RequestError::Unanswered { timestamp: ts, reason });
+        let (timestamp, reason) = (ts, failure.text.clone());
+        let error = match failure.kind {
+            FailureKind::Refused => RequestError::Refused { timestamp, reason },
+            _ => RequestError::Unanswered { timestamp, reason },
+        };
+        let finished = self.finish_failed(ts, error);
         if finished.is_none() {
             self.tracker.fail(ts, failure);
         }
@@ -347,7 +359,7 @@ impl<D> WorkerRequests<D> {
 fn failure_of(error: &RequestError) -> Failure {
     let kind = match error {
         RequestError::Answer { .. } => FailureKind::Unfit,
-        RequestError::Remote { .. } => FailureKind::Refused,
+        RequestError::Remote { .. } | RequestError::Refused { .. } => FailureKind::Refused,
         RequestError::Unanswered { .. } => FailureKind::Unanswered,
     };
     Failure::new(kind, error.to_string())

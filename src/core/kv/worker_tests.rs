@@ -130,6 +130,24 @@ fn a_refusal_ends_the_whole_request_at_once() {
 }
 
 #[test]
+fn what_this_worker_refuses_counts_as_refused() {
+    let mut requests = WorkerRequests::new();
+    let ts = requests.new_request(&[8]);
+    requests.expect(ts, Pending::push("done")).unwrap();
+    let finished = requests.fail(ts, Failure::new(FailureKind::Refused, "no")).unwrap();
+    let error = finished.outcome.unwrap_err();
+    assert_eq!(error.to_string(), format!("request {ts}: no"));
+    assert!(matches!(error, RequestError::Refused { .. }));
+    requests.complete(ts);
+    let failure = Failure::new(FailureKind::Refused, error.to_string());
+    assert_eq!(requests.state(ts), State::Failed(failure));
+    let ts = requests.new_request(&[8]);
+    requests.expect(ts, Pending::push("done")).unwrap();
+    let lost = requests.fail(ts, "the server is lost").unwrap().outcome;
+    assert!(matches!(lost, Err(RequestError::Unanswered { .. })));
+}
+
+#[test]
 fn a_bad_answer_fails_the_request() {
     let mut requests = WorkerRequests::new();
     let ts = requests.new_request(&[8]);
