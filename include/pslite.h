@@ -402,6 +402,45 @@ int pslite_worker_send(pslite_customer* worker, int32_t timestamp, int push, int
 int pslite_worker_send_parts(pslite_customer* worker, int32_t timestamp, int push, int pull,
                              int32_t cmd, int32_t priority, const pslite_part* parts, size_t count);
 
+/* ---- training while deltas travel ------------------------------------------------------------ */
+
+/* In a job whose scheduler has PSLITE_SYNC, workers train on local values and exchange what they
+ * have changed (docs/nbsync.md). Where no optimizer was set, the program may step its values. */
+
+/* How the job of a started node exchanges, for people, written as by pslite_metrics. *size is 0 if
+ * it does not. */
+int pslite_exchange_describe(pslite_node* node, char* text, size_t capacity, size_t* size);
+
+/* From now on what a KVWorker pushes of a key is the key's new value, which the program has
+ * computed from the one that it was given last. To be called before its first request, by all
+ * workers.
+ *
+ * The first push of a key by the worker of rank 0 makes it, as ever, and then each worker pulls it.
+ * After that each pushes and pulls each key once in an iteration. What it pulls is its own value,
+ * or, as the job's mode says, the global one with or without its own progress; a mode that waits
+ * answers when that is here. What was not sent when the worker leaves (PSLITE_BARRIER_LEAVING,
+ * pslite_finalize) is sent then. Requests are those of MXNet's kvstores: value_size is 1, lens are in
+ * bytes, and cmd says of which type the values are: 0 float32, 2 float64, 5 float16.
+ *
+ * PSLITE_CONFIG: the job exchanges nothing. PSLITE_INVALID_ARGUMENT: an optimizer was set. A push
+ * fails with PSLITE_REMOTE if its value was not computed from the last one, or if what was changed
+ * is not finite: then nothing goes on. */
+int pslite_exchange_begin(pslite_customer* worker);
+
+typedef struct pslite_exchange_counts {
+  uint64_t iterations; /* that have begun */
+  uint64_t sent;       /* rounds that this worker has sent */
+  uint64_t done;       /* those of them that were over when the last iteration began */
+  double held;         /* seconds in which it was not let go on */
+} pslite_exchange_counts;
+/* What the exchange of a KVWorker's values has done; with an optimizer too. PSLITE_CONFIG: the job
+ * exchanges nothing. */
+int pslite_exchange_counted(pslite_customer* worker, pslite_exchange_counts* out);
+
+/* While it is on, pulls that workers of this node make bring the global values, from the servers.
+ * Pushes, and what the program trains with, are as ever. */
+int pslite_exchange_pull_global(pslite_node* node, int on);
+
 /* ---- KVServer -------------------------------------------------------------------------------- */
 
 /* Turns the customer into a KVServer: its requests are watched until they are answered, so that a

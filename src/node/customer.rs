@@ -30,6 +30,7 @@ use crate::running::NodeSlot;
 use crate::server::{KeyState, ServerCustomer, StoreServer};
 use crate::worker::WorkerCustomer;
 pub use crate::worker::{Done, Request, Values};
+use pslite_core::training::exchange::Counts;
 use pslite_core::values::KvPairs;
 use pslite_core::wire::Meta;
 use pslite_observe::awake;
@@ -256,6 +257,24 @@ impl CustomerHandle {
     /// A server cannot keep them apart, this is no worker, or the node is not started.
     pub fn take_own_keys(&self) -> Result<()> {
         self.shared().worker.take_own_keys()
+    }
+
+    /// From now on the program steps the values of this worker's keys itself: what it pushes of a
+    /// key is the new value. To be called before its first request.
+    ///
+    /// # Errors
+    /// The job exchanges nothing (`PSLITE_SYNC`), an optimizer was set, this is no worker, or the
+    /// node is not started.
+    pub fn step_by_program(&self) -> Result<()> {
+        self.shared().worker.step_by_program()
+    }
+
+    /// What the exchange of this worker's values has done.
+    ///
+    /// # Errors
+    /// The job exchanges nothing, or nothing was asked for yet.
+    pub fn exchange_counts(&self) -> Result<Counts> {
+        self.shared().worker.exchange_counts()
     }
 
     // ---- KVServer -------------------------------------------------------------------------------

@@ -130,6 +130,12 @@ impl Customers {
         map.values().for_each(|mailbox| mailbox.customer.drop_ahead());
     }
 
+    /// Pulls of this process's workers bring the global values from now on, or no more.
+    pub(crate) fn pull_global(&self, on: bool) {
+        let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
+        map.values().for_each(|mailbox| mailbox.customer.pull_global(on));
+    }
+
     /// How long requests have taken at the stores of this process. `None`: it has no store.
     pub(crate) fn busy(&self) -> Option<Duration> {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);

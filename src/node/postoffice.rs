@@ -1,6 +1,8 @@
 //! The door of a node: start, finalize, barriers, customers, and what the application asks about
 //! the job (postoffice.cc). One of these per node; a process may hold several.
 
+mod exchange;
+
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -62,6 +62,9 @@ pub(crate) trait Recipient: Send + Sync {
     /// True if it wants a [`Delivery::Beat`]: its local model says once a second how it is.
     fn wants_beat(&self, now: Duration) -> bool;
 
+    /// A worker's: its pulls bring the global values from now on, or no more.
+    fn pull_global(&self, on: bool);
+
     /// Of a server with a store: how long requests have taken there so far.
     fn busy(&self) -> Option<Duration>;
 

@@ -11,6 +11,7 @@ mod landed;
 mod oldest;
 mod own_keys;
 mod parts;
+mod program;
 mod responses;
 mod trees;
 mod waiting;
@@ -105,6 +106,8 @@ struct Requests {
     ended_ahead: EndedAhead,
     /// The local model, if it answers.
     here: Here,
+    /// Pulls go to the servers, also where the local model answers.
+    global: bool,
     /// What was commanded, if servers may come and go in this job.
     commands: Commands,
     rounds: Rounds,
@@ -160,6 +163,7 @@ impl WorkerCustomer {
                 owed: Vec::new(),
                 ended_ahead: EndedAhead::new(),
                 here: Here::default(),
+                global: false,
                 commands: Commands::default(),
                 rounds: Rounds::default(),
                 measured: Vec::new(),
@@ -266,7 +270,9 @@ fn failure_of(error: &NodeError) -> Failure {
 fn request_error(error: &RequestError) -> NodeError {
     match error {
         RequestError::Answer { source, .. } => NodeError::Protocol(source.to_string()),
-        RequestError::Remote { reason, .. } => NodeError::Remote(reason.to_string()),
+        RequestError::Remote { reason, .. } | RequestError::Refused { reason, .. } => {
+            NodeError::Remote(reason.to_string())
+        }
         RequestError::Unanswered { reason, .. } => NodeError::PeerLost(reason.to_string()),
     }
 }

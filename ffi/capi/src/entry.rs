@@ -27,9 +27,9 @@ use crate::movable::Movable;
 use crate::sink::Destination;
 use crate::status::{border, c_text, code, last, quiet};
 use crate::types::{
-    CArray, CBatch, CBuffer, CCustomer, CDestination, CDevices, CFrame, CJob, CKv, CMessage, CMeta,
-    CMovable, CNode, CNodeInfo, CPart, CRange, CSessionSettings, CSessionStart, CSlice, DoneFn,
-    FailedFn, LookupFn, ReceiveFn,
+    CArray, CBatch, CBuffer, CCustomer, CDestination, CDevices, CExchangeCounts, CFrame, CJob, CKv,
+    CMessage, CMeta, CMovable, CNode, CNodeInfo, CPart, CRange, CSessionSettings, CSessionStart,
+    CSlice, DoneFn, FailedFn, LookupFn, ReceiveFn,
 };
 use crate::values::{set_next, take_next};
 
@@ -199,6 +199,7 @@ fn message_of(meta: &CMeta, data: Frames, data_type: SmallVec<[i32; 4]>) -> Mess
 }
 
 mod customers;
+mod exchange;
 mod jobs;
 mod messages;
 mod nodes;
@@ -206,7 +207,9 @@ mod servers;
 mod sessions;
 mod workers;
 
-pub use self::{customers::*, jobs::*, messages::*, nodes::*, servers::*, sessions::*, workers::*};
+pub use self::{
+    customers::*, exchange::*, jobs::*, messages::*, nodes::*, servers::*, sessions::*, workers::*,
+};
 
 plain! {
     fn pslite_abi_version() -> u32, else 0, { 8 }

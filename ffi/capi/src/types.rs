@@ -124,6 +124,20 @@ pub struct CBatch {
     pub workers: u32,
 }
 
+/// `pslite_exchange_counts`: what an exchange has done.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct CExchangeCounts {
+    /// Iterations that have begun.
+    pub iterations: u64,
+    /// Rounds that were sent.
+    pub sent: u64,
+    /// Rounds whose values are here.
+    pub done: u64,
+    /// Seconds for which the worker was held.
+    pub held: f64,
+}
+
 /// `pslite_array`: an array of the caller that values are written to.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]

@@ -10,8 +10,8 @@ use std::mem::{offset_of, size_of};
 use std::path::PathBuf;
 
 use ps::{
-    CArray, CBatch, CBuffer, CDestination, CDevices, CFrame, CJob, CKv, CMeta, CMovable, CNodeInfo,
-    CPart, CRange, CSessionSettings, CSessionStart, CSlice,
+    CArray, CBatch, CBuffer, CDestination, CDevices, CExchangeCounts, CFrame, CJob, CKv, CMeta,
+    CMovable, CNodeInfo, CPart, CRange, CSessionSettings, CSessionStart, CSlice,
 };
 
 fn root() -> PathBuf {
@@ -114,6 +114,7 @@ fn structs_have_the_headers_layout() {
         }
     );
     same!(found, "pslite_session_start", CSessionStart { first, order_hash, order });
+    same!(found, "pslite_exchange_counts", CExchangeCounts { iterations, sent, done, held });
     same!(found, "pslite_kv", CKv { keys, vals, lens });
     same!(found, "pslite_part", CPart { rank, kv });
     same!(found, "pslite_frame", CFrame { buffer, data_type });

@@ -80,6 +80,10 @@ impl Recipient for Shared {
         self.worker.wants_beat(now)
     }
 
+    fn pull_global(&self, on: bool) {
+        self.worker.pull_global(on);
+    }
+
     fn busy(&self) -> Option<Duration> {
         self.server.busy()
     }

@@ -288,12 +288,6 @@ impl WorkerCustomer {
     }
 }
 
-impl Requests {
-    fn who_answers(&mut self, meta: &Meta, slices: &Slices) -> Answerer {
-        Answerer::of(self.here.answers(), self.flights.as_mut(), meta, slices, &self.ranges)
-    }
-}
-
 /// Workers do not command workers, nor servers servers. As with stock, whose nodes have no
 /// connection for that; where keys move, servers do have one, for pieces.
 fn reaches(me: NodeId, all: &[NodeId]) -> Result<()> {
