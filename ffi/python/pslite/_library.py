@@ -150,6 +150,17 @@ class Batch(Structure):
     ]
 
 
+class ExchangeCounts(Structure):
+    """`pslite_exchange_counts`."""
+
+    _fields_ = [
+        ("iterations", c_uint64),
+        ("sent", c_uint64),
+        ("done", c_uint64),
+        ("held", c_double),
+    ]
+
+
 class NodeInfo(Structure):
     """`pslite_node_info`."""
 
@@ -190,6 +201,10 @@ _STATUS = {
     "pslite_customer_wait_for": [c_void_p, c_int32, c_int32],
     "pslite_worker_attach": [c_void_p, c_size_t],
     "pslite_worker_own_keys": [c_void_p],
+    "pslite_exchange_describe": [c_void_p, c_char_p, c_size_t, POINTER(c_size_t)],
+    "pslite_exchange_begin": [c_void_p],
+    "pslite_exchange_counted": [c_void_p, POINTER(ExchangeCounts)],
+    "pslite_exchange_pull_global": [c_void_p, c_int],
     "pslite_worker_push": [c_void_p, POINTER(Kv), *_REQUEST],
     "pslite_worker_pull": [c_void_p, Buffer, POINTER(Destination), *_REQUEST],
     "pslite_worker_push_pull": [c_void_p, POINTER(Kv), POINTER(Destination), *_REQUEST],

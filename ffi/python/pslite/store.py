@@ -84,6 +84,8 @@ class Store(Closing):
         self._new: Dict[str, str] = {}
         self._agreeing = threading.Lock()
         self._optimizers = 0
+        #: It is an Exchange's (sync.py).
+        self._steps_itself = False
         node._store = self
         try:
             self._open(sync)
@@ -325,6 +327,10 @@ def _refuse(node: Node) -> None:
     if node.role != "worker":
         raise errors.InvalidArgument(f"a Store is of a worker, and this node is a {node.role}")
     if node._store is not None:
+        if node._store._steps_itself:
+            raise errors.InvalidArgument(
+                "this node has an Exchange (pslite.sync), which has its place at the servers: give "
+                "that one all arrays. Gradients and optimizers need a job without one")
         raise errors.InvalidArgument(
             "this node had a Store, which is closed, and its servers have ended" if
             node._store._closed else
