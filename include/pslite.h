@@ -419,8 +419,8 @@ int pslite_exchange_describe(pslite_node* node, char* text, size_t capacity, siz
  * After that each pushes and pulls each key once in an iteration. What it pulls is its own value,
  * or, as the job's mode says, the global one with or without its own progress; a mode that waits
  * answers when that is here. What was not sent when the worker leaves (PSLITE_BARRIER_LEAVING,
- * pslite_finalize) is sent then. Requests are those of MXNet's kvstores: value_size is 1, lens are in
- * bytes, and cmd says of which type the values are: 0 float32, 2 float64, 5 float16.
+ * pslite_finalize) is sent then. Requests are those of MXNet's kvstores: value_size is 1, lens
+ * are in bytes, and cmd says of which type the values are: 0 float32, 2 float64, 5 float16.
  *
  * PSLITE_CONFIG: the job exchanges nothing. PSLITE_INVALID_ARGUMENT: an optimizer was set. A push
  * fails with PSLITE_REMOTE if its value was not computed from the last one, or if what was changed
