@@ -11,6 +11,7 @@ use crate::recipient::{AnyMailbox, Finish};
 use crate::sync::lock;
 use pslite_core::kv::rounds::Round;
 use pslite_core::wire::exchange::word::ExchangeReport;
+use pslite_core::wire::save::{SaveAsked, SaveTold};
 
 /// Messages that wait for a customer that does not exist yet. Stock waits five seconds on the
 /// receiving thread and then ends the process (postoffice.cc:125); here they wait aside.
@@ -141,6 +142,11 @@ impl Customers {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
         let busy = map.values().filter_map(|mailbox| mailbox.customer.busy());
         busy.reduce(|one, other| one + other)
+    }
+
+    /// What an operator asks of the values here. `None`: no store has them.
+    pub(crate) fn saved(&self, asked: SaveAsked) -> Option<SaveTold> {
+        self.get((0, 0)).and_then(|mailbox| mailbox.customer.saved(asked))
     }
 
     /// True if the store of app 0 is here, which keeps the keys of customers apart that have their

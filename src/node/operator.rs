@@ -2,6 +2,8 @@
 //! no place in the job, and reads the answer from the connection by which it asks. (For a scheduler
 //! of an earlier version it also listens, and says in its question where.)
 
+mod save;
+
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::mpsc;

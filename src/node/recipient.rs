@@ -13,6 +13,7 @@ use crate::work_queue::WorkQueue;
 use pslite_core::kv::rounds::Round;
 use pslite_core::wire::Meta;
 use pslite_core::wire::exchange::word::ExchangeReport;
+use pslite_core::wire::save::{SaveAsked, SaveTold};
 
 /// Where a customer is reached. What each message needs is here, not behind the trait
 /// [`Recipient`], so that a message costs one dynamic call: [`Recipient::handle`].
@@ -67,6 +68,9 @@ pub(crate) trait Recipient: Send + Sync {
 
     /// Of a server with a store: how long requests have taken there so far.
     fn busy(&self) -> Option<Duration>;
+
+    /// Of a server with a store: what an operator asks of its values.
+    fn saved(&self, asked: SaveAsked) -> Option<SaveTold>;
 
     /// True if it is a server whose store serves: alone, or `in_front` of an application.
     fn keeps_keys_apart(&self, in_front: bool) -> bool;

@@ -25,6 +25,7 @@ use crate::sync::lock;
 use pslite_core::kv::Unanswered;
 use pslite_core::values::{KvPairs, key_at};
 use pslite_core::wire::elastic::{Order, SchedulerMessage};
+use pslite_core::wire::save::{SaveAsked, SaveTold};
 use pslite_core::wire::trees::Overlay;
 use pslite_core::wire::{Message, Meta, NodeId};
 use pslite_observe::log::{self, Level};
@@ -130,6 +131,11 @@ impl ServerCustomer {
     /// How long requests have taken at the store. `None`: there is no store.
     pub(crate) fn busy(&self) -> Option<Duration> {
         self.store_server.get().map(StoreServer::busy)
+    }
+
+    /// What an operator asks of the store's values, if that serves.
+    pub(crate) fn saved(&self, asked: SaveAsked) -> Option<SaveTold> {
+        self.store_server.get().and_then(|store| store.saved(asked))
     }
 
     /// True if there is a store, and that serves: alone, or `in_front` of an application.

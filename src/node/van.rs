@@ -17,6 +17,7 @@ mod membership;
 mod metrics;
 mod native;
 mod receive;
+mod saving;
 mod setup;
 mod waiting;
 

@@ -11,8 +11,10 @@ mod elf;
 mod exec;
 mod job_arguments;
 mod jobs;
+mod npz;
 mod print;
 mod run;
+mod save;
 mod scheduler;
 mod scheduler_address;
 mod server;
@@ -52,6 +54,8 @@ enum Command {
     Status(status::StatusArguments),
     /// Empty a server of a job that runs, and release it
     Drain(drain::DrainArguments),
+    /// Write the global model of a job that runs to a file, which numpy reads
+    Save(save::SaveArguments),
     /// Pass connections on between hosts that have no link, without a node
     Tunnel(tunnel::TunnelArguments),
     /// Check what keeps a job from starting: address, port, NIC, counts, versions
@@ -71,6 +75,7 @@ fn main() -> ExitCode {
         Command::Server(arguments) => server::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Drain(arguments) => drain::run(&arguments),
+        Command::Save(arguments) => save::run(&arguments),
         Command::Tunnel(arguments) => tunnel::run(&arguments),
         Command::Doctor(arguments) => Ok(doctor::run(&arguments)),
         Command::Sim(arguments) => sim::sim(&arguments),

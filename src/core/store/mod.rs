@@ -25,6 +25,8 @@ pub mod pickle;
 pub(crate) mod pickled_tests;
 pub mod profile;
 mod round;
+mod save;
+pub mod saved;
 #[cfg(test)]
 mod spaces_tests;
 mod sparse;

@@ -350,7 +350,7 @@ pub enum SchedulerMessageKind {
     /// Operator, as before: say how the job is.
     Status = 7,
     /// Scheduler to operator: `text`, which is JSON after `Status`. `node`: 0 if what was asked for
-    /// is done.
+    /// is done. Server to operator: `told`, after `Save`.
     Told = 8,
     /// Any node to scheduler: what it measured, as `report` says.
     Report = 9,
@@ -368,6 +368,9 @@ pub enum SchedulerMessageKind {
     Overlay = 14,
     /// The topic [`Topic::Exchange`]: `told`.
     Exchange = 15,
+    /// Operator to a server: which values it has, as `told` says ([`super::save`]). It answers by
+    /// `Told`.
+    Save = 41,
     /// A node that has no place in the job yet to the scheduler, in every job of ours: it ends, for
     /// the reason in `text`, which names it. `number`: its incarnation, if it has registered.
     GivesUp = 40,
@@ -551,7 +554,7 @@ pub struct SchedulerMessage {
     /// `Stalled`: that round.
     #[prost(message, optional, tag = "30")]
     pub stalled: Option<StalledRound>,
-    /// Of a [`Topic`]: in the encoding of the topic.
+    /// Of a [`Topic`]: in the encoding of the topic. Of `Save` and its answer: theirs.
     #[prost(bytes = "bytes", tag = "31")]
     pub told: Bytes,
     /// `Overlay`: that one.

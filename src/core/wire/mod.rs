@@ -17,6 +17,7 @@ pub mod message;
 pub mod native;
 #[cfg(test)]
 mod reference_tests;
+pub mod save;
 pub mod socks;
 #[cfg(test)]
 mod tests;

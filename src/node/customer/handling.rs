@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::recipient::{Finish, Recipient};
 use pslite_core::kv::rounds::Round;
 use pslite_core::wire::exchange::word::ExchangeReport;
+use pslite_core::wire::save::{SaveAsked, SaveTold};
 use pslite_core::wire::{Message, Meta, Role};
 
 impl Recipient for Shared {
@@ -86,6 +87,10 @@ impl Recipient for Shared {
 
     fn busy(&self) -> Option<Duration> {
         self.server.busy()
+    }
+
+    fn saved(&self, asked: SaveAsked) -> Option<SaveTold> {
+        self.server.saved(asked)
     }
 
     fn keeps_keys_apart(&self, in_front: bool) -> bool {

@@ -35,6 +35,7 @@ use pslite_core::store::profile::{Profiler, Served, TraceFile};
 use pslite_core::store::{Answer, PART_BYTES, Store, StoreConfig};
 use pslite_core::values::spaces::space_begin;
 use pslite_core::values::{KvPairs, key_at, server_key_ranges};
+use pslite_core::wire::save::{SaveAsked, SaveTold};
 use pslite_core::wire::{Frames, Message, Meta, NodeId};
 use pslite_observe::awake;
 use pslite_observe::log::{self, Level};
@@ -207,6 +208,15 @@ impl StoreServer {
     pub(crate) fn busy(&self) -> Duration {
         let busy = self.served.get().map(|serving| serving.busy.load(Ordering::Relaxed));
         Duration::from_nanos(busy.unwrap_or(0))
+    }
+
+    /// What an operator asks of the values here. `None`: the application has them.
+    pub(crate) fn saved(&self, asked: SaveAsked) -> Option<SaveTold> {
+        if self.handed_over.load(Ordering::Acquire) {
+            return None;
+        }
+        let serving = self.served.get();
+        Some(serving.map_or_else(SaveTold::default, |serving| lock(&serving.store).saved(asked)))
     }
 
     /// A node is gone, or another process has its id.

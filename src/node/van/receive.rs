@@ -10,10 +10,10 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::Van;
 use super::early::{Early, EarlyMessage};
 use super::inline_handler::{InlineHandler, Watch};
 use super::job::Core;
+use super::{Van, saving};
 use crate::delivery::Delivery;
 use crate::recipient::AtOnce;
 use crate::running::RunningNode;
@@ -265,7 +265,13 @@ impl Van {
         if is_stranger && let Some(control) = &mut message.meta.control {
             control.origin = incoming.and_then(origin);
         }
-        for answer in self.handle_received(from, message) {
+        let answers = match from {
+            None if saving::asks(self.state.settings.role, &message.meta) => {
+                self.saved(&message.meta).into_iter().collect()
+            }
+            _ => self.handle_received(from, message),
+        };
+        for answer in answers {
             let Some(incoming) = incoming else { continue };
             let mut meta = Vec::new();
             self.state.settings.dialect.encode(&answer.meta, &answer.data, &mut meta);
@@ -300,7 +306,8 @@ impl Van {
         let command = meta.control.as_ref().map(|control| control.command);
         let is_scheduler = self.state.settings.role == Role::Scheduler;
         let asks = |control: &&wire::Control| control.word.is_some() && is_scheduler;
-        let by_operator = meta.control.as_deref().filter(asks).is_some();
+        let by_operator = meta.control.as_deref().filter(asks).is_some()
+            || saving::asks(self.state.settings.role, meta);
         match from {
             None if command != Some(Command::AddNode) && !by_operator => {
                 Some("a message of a node that has not registered".to_owned())

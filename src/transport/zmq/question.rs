@@ -36,6 +36,15 @@ impl Question {
         make().map_err(zmq_error("cannot ask"))
     }
 
+    /// One more question over the same connection.
+    ///
+    /// # Errors
+    /// There is no room for it, or libzmq's.
+    pub fn again(&mut self, meta: &[u8]) -> Result<(), TransportError> {
+        let sent = self.socket.send(Outgoing::Copy(meta), false, false);
+        sent.map_err(zmq_error("cannot ask"))
+    }
+
     /// The frames of an answer, if one comes within that time. The longest frame that is taken has
     /// `most` bytes.
     pub fn answer(&mut self, within: Duration, most: usize) -> Option<SmallVec<[Bytes; 4]>> {

@@ -17,6 +17,9 @@ const STEPS_MAX: usize = 4;
 /// Workers, or subjects, that one text names.
 const NAMED_MAX: usize = 4;
 
+/// How what is said of an array begins.
+const ARRAY: &str = "array ";
+
 /// Who said something first, where that was not told.
 const SOMEBODY: NodeId = -1;
 
@@ -118,6 +121,15 @@ impl Agreements {
     /// True once after something became facts.
     pub(super) fn take_news(&mut self) -> bool {
         std::mem::take(&mut self.news)
+    }
+
+    /// What all workers have said of the arrays of customer 0.
+    pub(in crate::store) fn about_arrays(&self) -> Vec<Fact> {
+        let facts = self.of.get(&0).map(|agreement| &agreement.facts).into_iter().flatten();
+        let arrays = facts.filter(|(subject, _)| subject.starts_with(ARRAY));
+        arrays
+            .map(|(subject, said)| Fact { subject: subject.clone(), value: said.value.clone() })
+            .collect()
     }
 
     /// Another server says what all workers have said.

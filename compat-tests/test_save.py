@@ -1,0 +1,122 @@
+"""`pslite save`: the global model of a job that runs, from outside."""
+
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import harness
+from cases import SMALL_BOUND
+from harness import NATIVE, OURS, STOCK, Cluster
+from test_python_kv import ENVIRONMENT, PACKAGE
+
+sys.path[:0] = [str(harness.PROGRAMS), str(PACKAGE)]
+
+import saved  # noqa: E402
+
+
+def save(port, file, *more):
+    return subprocess.run([harness.PROGRAM, "save", f"127.0.0.1:{port}", str(file), *more],
+                          capture_output=True, text=True, timeout=120)
+
+
+def all_say(running, word):
+    for worker in running.workers:
+        assert worker.wait_for(f"{word}\n", 60), running.describe()
+
+
+def go(running, name):
+    (running.folder / name).touch()
+
+
+@pytest.mark.parametrize("kind,env", (("sync", {}), ("sync", {"PSLITE_ELASTIC": 1}), ("store", {}),
+                                      ("store", {"PSLITE_ELASTIC": 0})))
+def test_a_model_has_the_names_shapes_and_types_of_its_arrays(tmp_path, kind, env):
+    nodes = {"scheduler": {"PSLITE_SYNC": "fedavg:steps=2"}} if kind == "sync" else {}
+    with Cluster("saved.py", (kind,), library={"scheduler": NATIVE, "server": NATIVE,
+                                               "worker": STOCK},
+                 env={**ENVIRONMENT, **env}, node_env=nodes, timeout=60) as running:
+        running.start()
+        all_say(running, "empty")
+        file = tmp_path / "model.npz"
+        early = save(running.port, file)
+        assert early.returncode == 2 and "the servers have no values yet" in early.stderr, early
+        assert list(tmp_path.iterdir()) == [], "nothing is left of it"
+        go(running, "begin")
+        all_say(running, "ready")
+        done = save(running.port, file)
+        assert done.returncode == 0, done.stderr
+        go(running, "go")
+        assert running.wait(), running.describe()
+        running._read_all()
+    assert all(node.returncode == 0 for node in running.nodes.values()), running.describe()
+    assert f"{len(saved.ARRAYS)} arrays, {4 * saved.BIG + 24 + 8 + 10} bytes" in done.stdout
+    found = np.load(file)
+    assert sorted(found) == sorted(saved.ARRAYS)
+    for name, array in saved.ARRAYS.items():
+        # Two steps of 1 and of 2; or the sum of two workers.
+        wanted = array + np.array(3, array.dtype) if kind == "sync" else (
+            2 * (array + np.array(1.5, array.dtype)))
+        assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape), name
+        if name == "half":
+            assert np.allclose(found[name], wanted, atol=0.01), found[name]
+        else:
+            assert np.array_equal(found[name], wanted), name
+
+
+@pytest.mark.waits
+@pytest.mark.parametrize("sync", ("nbsync", None))
+def test_keys_of_a_script_are_saved_while_it_trains(tmp_path, sync):
+    """Of a kvstore, which has numbers; servers are in front of MXNet's own."""
+    nodes = {"scheduler": {"PSLITE_SYNC": sync}} if sync else {}
+    with Cluster("exchange.py", ("train", 100, 0.02), library=OURS, env=SMALL_BOUND,
+                 node_env=nodes) as running:
+        running.start()
+        assert running.nodes["worker0"].wait_for("step 10\n", 90), running.describe()
+        for _ in range(3):
+            file = tmp_path / "model.npz"
+            done = save(running.port, file)
+            assert done.returncode == 0, done.stderr + running.describe()
+            found = np.load(file)
+            assert {name: found[name].shape for name in found} == {"key 3": (10,),
+                                                                    "key 8": (1200,)}
+            assert all((found[name] < 0).all() for name in found), found
+        assert running.wait(), running.describe()
+        running._read_all()
+    assert all(node.returncode == 0 for node in running.nodes.values()), running.describe()
+
+
+@pytest.mark.waits
+def test_a_model_is_whole_while_a_server_is_emptied_and_goes(tmp_path):
+    library = {"scheduler": OURS, "server": NATIVE, "worker": OURS}
+    with Cluster("exchange.py", ("train", 200, 0.02), library=library, env=SMALL_BOUND) as running:
+        running.start()
+        assert running.nodes["worker0"].wait_for("step 10\n", 90), running.describe()
+        scheduler = ["--scheduler", f"127.0.0.1:{running.port}"]
+        with subprocess.Popen([harness.PROGRAM, "drain", "server:1", *scheduler, "--wait", "60"],
+                              stdout=subprocess.DEVNULL) as drain:
+            count = 0
+            while drain.poll() is None or count < 3:
+                file = tmp_path / "model.npz"
+                done = save(running.port, file)
+                assert done.returncode == 0, done.stderr + running.describe()
+                found = np.load(file)
+                assert {name: found[name].shape for name in found} == {"key 3": (10,),
+                                                                        "key 8": (1200,)}
+                assert all((found[name] < 0).all() for name in found), found
+                count += 1
+        assert drain.returncode == 0, running.describe()
+        assert running.wait(), running.describe()
+        running._read_all()
+    assert all(node.returncode == 0 for node in running.nodes.values()), running.describe()
+
+
+def test_where_nobody_answers_it_says_so(tmp_path):
+    begun = time.monotonic()
+    done = save(harness.free_port(), tmp_path / "model.npz", "--timeout", "2")
+    assert done.returncode == 2 and "no scheduler at" in done.stderr, done
+    assert time.monotonic() - begun < harness.PATIENCE * 10
+    wrong = save("x", tmp_path / "model.npz")
+    assert wrong.returncode == 2 and "write it as HOST:PORT" in wrong.stderr
