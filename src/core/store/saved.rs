@@ -17,6 +17,9 @@ mod sha256;
 /// Numbers of arrays that are made of names (`ffi/python/pslite/store.py`), and how many there are.
 const NAMED: u64 = 1 << 30;
 
+/// Bytes of a wire key at most: `lens` of requests have 31 bits.
+const KEY_BYTES_MAX: u64 = 1 << 31;
+
 /// An array of the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SavedArray {
@@ -70,7 +73,10 @@ impl SavedModel {
         let dtype = Dtype::from_number(piece.dtype.into()).ok_or_else(|| wrong("no known type"))?;
         let row = row.max(1);
         let size = row.checked_mul(dtype.size() as u64).filter(|_| from < to && to <= length);
-        let bytes = |count: u64| size.and_then(|size| usize::try_from(size * count).ok());
+        let bytes = |count: u64| {
+            let bytes = size?.checked_mul(count).filter(|bytes| *bytes <= KEY_BYTES_MAX)?;
+            usize::try_from(bytes).ok()
+        };
         let empty = length == 1 && values.is_empty();
         let fits = bytes(to - from.min(to)) == Some(values.len());
         let whole = if empty { Some(0) } else { bytes(length).filter(|_| fits) };
