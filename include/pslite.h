@@ -422,9 +422,11 @@ int pslite_exchange_describe(pslite_node* node, char* text, size_t capacity, siz
  * pslite_finalize) is sent then. Requests are those of MXNet's kvstores: value_size is 1, lens
  * are in bytes, and cmd says of which type the values are: 0 float32, 2 float64, 5 float16.
  *
+ * A step that began with another value than the worker has by then counts by its difference.
+ *
  * PSLITE_CONFIG: the job exchanges nothing. PSLITE_INVALID_ARGUMENT: an optimizer was set. A push
- * fails with PSLITE_REMOTE if its value was not computed from the last one, or if what was changed
- * is not finite: then nothing goes on. */
+ * fails with PSLITE_REMOTE if the key was never pulled, or if what was changed is not finite: then
+ * nothing goes on. */
 int pslite_exchange_begin(pslite_customer* worker);
 
 typedef struct pslite_exchange_counts {

@@ -329,21 +329,6 @@ impl Postoffice {
         }
     }
 
-    /// Waits until all workers are equal, if they exchange deltas (`docs/nbsync.md`). False: this
-    /// job's workers do not.
-    ///
-    /// # Errors
-    /// The job has failed, or what was changed cannot be sent.
-    pub fn align(&self) -> Result<bool> {
-        let van = self.running()?;
-        let node: NodeRef = Arc::clone(&van) as _;
-        let exchanges = node.policy().is_some_and(|word| word.exchange.is_some());
-        if exchanges && van.settings().role == Role::Worker {
-            self.customers.align()?;
-        }
-        Ok(exchanges)
-    }
-
     /// Waits until every member of the group has come here too (postoffice.cc:142). `leaving`: this
     /// customer sends no more requests.
     ///

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use self::arithmetic::{add, is_finite, subtract};
+use self::program::Known;
 use super::command::Head;
 use super::error::StoreError;
 use super::mxnet::TENSORS_MAX;
@@ -93,8 +94,7 @@ struct Tensor {
     sent: Option<Buffer>,
     /// The global value that came.
     coming: Option<Buffer>,
-    /// The value was not given to the program since it was taken.
-    is_news: bool,
+    known: Known,
     state: Option<Box<State>>,
 }
 
@@ -106,7 +106,9 @@ impl Tensor {
 
     fn bytes(&self) -> usize {
         let narrow = self.narrow.as_ref().map_or(0, |narrow| narrow.buffer().len());
-        let kept = [&self.start, &self.sent, &self.coming].into_iter().flatten();
+        let given = self.known.other();
+        let kept = [self.start.as_ref(), self.sent.as_ref(), self.coming.as_ref(), given];
+        let kept = kept.into_iter().flatten();
         let state = self.state.as_ref().map_or(0, |state| state.bytes());
         self.value.buffer().len() + narrow + kept.map(Buffer::len).sum::<usize>() + state
     }
@@ -232,7 +234,7 @@ impl LocalModel {
             start: None,
             sent: None,
             coming: None,
-            is_news: true,
+            known: Known::Nothing,
             state: None,
         };
         self.tensors.insert(key, tensor);
@@ -247,7 +249,7 @@ impl LocalModel {
         let name = self.view.name(key);
         let tensor = self.tensors.get_mut(&key).ok_or(StoreError::Unknown { key: name })?;
         let dtype = tensor.dtype;
-        tensor.is_news = false;
+        tensor.known = Known::Value;
         if dtype == tensor.wide() {
             return Ok((dtype, tensor.value.lend()));
         }
@@ -330,6 +332,9 @@ impl LocalModel {
         let name = self.view.name(key);
         let (form, optimizer) = (self.form, self.optimizer.clone());
         let tensor = self.tensors.get_mut(&key).ok_or(StoreError::Unknown { key: name })?;
+        if swap && self.by_program {
+            tensor.remember_given();
+        }
         let delta = match form {
             Form::One { keep } if swap && send => Some(tensor.swap_and_send(name, keep)?),
             _ => {
@@ -341,7 +346,6 @@ impl LocalModel {
         };
         if swap {
             tensor.narrow = None;
-            tensor.is_news = true;
             if let (Some(optimizer), Some(state)) = (&optimizer, &mut tensor.state) {
                 optimizer.swapped(state, tensor.value.buffer());
             }
@@ -352,14 +356,16 @@ impl LocalModel {
     /// Where the program computes nothing and nothing is under way, the value of a key becomes the
     /// global one that was taken last: what a float16 delta could not say is given up.
     pub fn settle(&mut self, key: Key) {
+        let by_program = self.by_program;
         if let Some(tensor) = self.tensors.get_mut(&key) {
-            tensor.settle();
+            tensor.settle(by_program);
         }
     }
 
     /// The same of all keys.
     pub fn settle_all(&mut self) {
-        self.tensors.values_mut().for_each(Tensor::settle);
+        let by_program = self.by_program;
+        self.tensors.values_mut().for_each(|tensor| tensor.settle(by_program));
     }
 
     /// How many keys it has.
@@ -471,9 +477,14 @@ impl Tensor {
         Ok(delta.into_bytes())
     }
 
-    fn settle(&mut self) {
-        let Some(start) = &self.start else { return };
-        if self.value.buffer() != start {
+    fn settle(&mut self, by_program: bool) {
+        if self.start.as_ref().is_none_or(|start| self.value.buffer() == start) {
+            return;
+        }
+        if by_program {
+            self.remember_given();
+        }
+        if let Some(start) = &self.start {
             self.value.overwrite().bytes_mut().copy_from_slice(start.bytes());
             self.narrow = None;
         }

@@ -31,6 +31,7 @@ use crate::wire::exchange::ExchangeSpec;
 use crate::wire::exchange::word::{ExchangeReport, Stage};
 use crate::wire::{Key, Meta, NodeId};
 
+mod program;
 mod words;
 
 /// Who a worker is.
@@ -42,8 +43,6 @@ pub struct Begins {
     /// It takes the place of one that died. Rounds do not wait for it, and it does not align.
     pub is_back: bool,
 }
-
-mod program;
 
 /// What is to be done, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -91,7 +91,8 @@ impl Job {
         let spec = parse(sync).unwrap();
         for (rank, worker) in job.workers.iter_mut().enumerate() {
             assert!(worker.step_by_program().is_err(), "an optimizer was set");
-            *worker = LocalTraining::new(&spec, workers as u32, SERVERS, rank == 0);
+            let who = Begins { makes_keys: rank == 0, is_back: false };
+            *worker = LocalTraining::new(&spec, workers as u32, SERVERS, who);
             worker.step_by_program().unwrap();
         }
         job.begin()

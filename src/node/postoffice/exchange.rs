@@ -1,6 +1,9 @@
 //! What a program asks of a node whose job trains while deltas travel (docs/nbsync.md).
 
+use std::sync::Arc;
+
 use super::{NodeRef, Postoffice, Result};
+use pslite_core::wire::Role;
 
 impl Postoffice {
     /// How this job exchanges, for people. `None`: it does not.
@@ -17,5 +20,20 @@ impl Postoffice {
     /// also where a local model answers. It counts for requests that are made meanwhile.
     pub fn pull_global(&self, on: bool) {
         self.customers.pull_global(on);
+    }
+
+    /// Waits until all workers are equal, if they exchange deltas (`docs/nbsync.md`). False: this
+    /// job's workers do not.
+    ///
+    /// # Errors
+    /// The job has failed, or what was changed cannot be sent.
+    pub fn align(&self) -> Result<bool> {
+        let van = self.running()?;
+        let node: NodeRef = Arc::clone(&van) as _;
+        let exchanges = node.policy().is_some_and(|word| word.exchange.is_some());
+        if exchanges && van.settings().role == Role::Worker {
+            self.customers.align()?;
+        }
+        Ok(exchanges)
     }
 }

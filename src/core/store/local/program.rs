@@ -2,15 +2,37 @@
 //! value, not a gradient. All else is as with an optimizer: where the stretch began is kept, and
 //! what is sent is the difference.
 //!
-//! A program computes its next value from the one that it was given last. If another one was taken
-//! meanwhile, what it pushes would undo that: it is refused until the program has pulled.
+//! A program computes its next value from the one that it was given last. If another one took its
+//! place meanwhile (where all align, or where it is pushed and not pulled), the new value would
+//! undo that: then the difference counts between what is pushed and what was given.
 
-use super::{LocalModel, StoreError, Tensor, refused, widened};
+use super::arithmetic::{add, subtract};
+use super::{LocalModel, StoreError, Tensor, narrowed, refused, widened};
 use crate::keys::KeyName;
-use crate::values::Dtype;
+use crate::values::{Buffer, Dtype};
 
 /// Types whose values can be averaged.
 const FLOATS: [Dtype; 3] = [Dtype::F16, Dtype::F32, Dtype::F64];
+
+/// What the program has of a value.
+#[derive(Debug)]
+pub(super) enum Known {
+    /// It was given none.
+    Nothing,
+    /// The value.
+    Value,
+    /// Another one, which is here in the type in which is computed.
+    Other(Buffer),
+}
+
+impl Known {
+    pub(super) const fn other(&self) -> Option<&Buffer> {
+        match self {
+            Self::Other(given) => Some(given),
+            Self::Nothing | Self::Value => None,
+        }
+    }
+}
 
 impl LocalModel {
     /// From now on the program steps the values itself.
@@ -45,7 +67,7 @@ impl Tensor {
     /// The program has computed a new value from the last one.
     ///
     /// # Errors
-    /// It does not fit the key, or the program does not know the last one. Nothing has changed.
+    /// It does not fit the key, or the program was never given one. Nothing has changed.
     pub(super) fn step_to(
         &mut self,
         name: KeyName,
@@ -59,19 +81,37 @@ impl Tensor {
             )));
         }
         self.check_fits(name, dtype, pushed.len(), "value")?;
-        if self.is_news {
-            return Err(refused(&format!(
-                "key {name}: a new value that was not computed from the last one: pull each value \
-                 before the next one is pushed, or do both in one request"
-            )));
-        }
+        let pushed = widened(dtype, pushed);
+        let wide = self.wide();
+        let new = match &self.known {
+            Known::Nothing => {
+                return Err(refused(&format!(
+                    "key {name}: a new value, and the program was not given the first one: pull \
+                     each key before its first step"
+                )));
+            }
+            Known::Value => None,
+            Known::Other(given) => {
+                Some(add(wide, self.value.buffer(), &subtract(wide, &pushed, given)))
+            }
+        };
         let start = self.start.is_none().then(|| self.value.buffer().clone());
-        let new = widened(dtype, pushed);
-        self.value.overwrite().bytes_mut().copy_from_slice(new.bytes());
+        self.value.overwrite().bytes_mut().copy_from_slice(new.as_ref().unwrap_or(&pushed).bytes());
+        if new.is_some() {
+            self.known = Known::Other(pushed);
+        }
         self.narrow = None;
         if let Some(start) = start {
             self.start = Some(start);
         }
         Ok(())
+    }
+
+    /// The value is about to become another one.
+    pub(super) fn remember_given(&mut self) {
+        if matches!(self.known, Known::Value) {
+            let given = narrowed(self.dtype, self.value.buffer().clone());
+            self.known = Known::Other(widened(self.dtype, given.bytes()));
+        }
     }
 }

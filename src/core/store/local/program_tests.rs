@@ -64,22 +64,42 @@ fn each_step_counts_once_in_every_form() {
 }
 
 #[test]
-fn a_value_that_was_not_computed_from_the_last_one_is_refused() {
+fn a_step_counts_though_another_value_took_the_place_of_the_one_that_it_began_with() {
     let mut fresh = LocalModel::new(&spec(1, false, true), 2, 1);
     fresh.step_by_program().unwrap();
     fresh.begin(3, Dtype::F32, &bytes(&[1.0_f32, 1.0])).unwrap();
-    let push = |model: &mut LocalModel| model.step(3, Dtype::F32, &bytes(&[2.0_f32, 2.0]));
-    let refused = push(&mut fresh).unwrap_err().to_string();
-    assert!(refused.contains("key 3") && refused.contains("pull each value"), "{refused}");
+    let push =
+        |model: &mut LocalModel, value: f32| model.step(3, Dtype::F32, &bytes(&[value, 1.0]));
+    let refused = push(&mut fresh, 2.0).unwrap_err().to_string();
+    assert!(refused.contains("key 3") && refused.contains("pull each key before"), "{refused}");
     assert_eq!(fresh.given(), [1.0, 1.0], "nothing has changed");
-    push(&mut fresh).unwrap();
-    push(&mut fresh).unwrap();
+    push(&mut fresh, 2.0).unwrap();
+    push(&mut fresh, 3.0).unwrap();
+    let before = fresh.bytes();
     fresh.exchange(3, (false, true)).unwrap();
-    fresh.arrived(3, &bytes(&[5.0_f32, 5.0])).unwrap();
+    fresh.arrived(3, &bytes(&[10.0_f32, 20.0])).unwrap();
     fresh.exchange(3, (true, false)).unwrap();
-    assert!(push(&mut fresh).is_err(), "it would undo the swap");
-    assert_eq!(fresh.given(), [5.0, 5.0]);
-    push(&mut fresh).unwrap();
+    assert_eq!(fresh.bytes() - before, 8, "what it was given is kept");
+    // It has 3, and goes on from there.
+    push(&mut fresh, 3.5).unwrap();
+    push(&mut fresh, 4.0).unwrap();
+    assert_eq!(fresh.given(), [11.0, 20.0]);
+    assert_eq!(fresh.bytes(), before);
+    fresh.step(3, Dtype::F32, &bytes(&[12.0_f32, 20.0])).unwrap();
+    assert_eq!(fresh.exchange(3, (false, true)).unwrap().unwrap(), bytes(&[2.0_f32, 0.0]));
+}
+
+#[test]
+fn where_all_align_what_was_pushed_before_goes_on_from_there() {
+    let mut model = model((4, true, false));
+    assert_eq!(model.changes([1.0, 0.0], (false, true)), Some(vec![1.0, 0.0]));
+    assert_eq!(model.given(), [11.0, 20.0]);
+    model.arrived(3, &bytes(&[100.0_f32, 200.0])).unwrap();
+    model.exchange(3, (true, false)).unwrap();
+    model.settle_all();
+    // It was computed before.
+    model.step(3, Dtype::F32, &bytes(&[11.5_f32, 20.0])).unwrap();
+    assert_eq!(model.given(), [100.5, 200.0]);
 }
 
 #[test]
