@@ -44,6 +44,8 @@ pub(super) struct Here {
     open: BTreeSet<i32>,
     /// Somebody waits for this.
     finish: Option<Finish>,
+    /// The same from its turn on: before that, nothing that happens is the end of it.
+    begun: Option<Finish>,
     /// It is so, or can never be.
     finished: Option<std::result::Result<(), String>>,
     /// When the local model may have something to say again.
@@ -285,7 +287,9 @@ impl WorkerCustomer {
         }
         self.base.queue.push(i32::MIN, Delivery::Rest);
         let finished = self.wait_finished(&node);
-        lock(&self.requests).here.finish = None;
+        let mut state = lock(&self.requests);
+        (state.here.finish, state.here.begun) = (None, None);
+        drop(state);
         finished
     }
 
@@ -335,18 +339,20 @@ impl WorkerCustomer {
     /// The turn of [`Self::finish_exchange`].
     pub(crate) fn rest(&self) {
         let (Ok(node), Some(training)) = (self.node(), self.training()) else { return };
-        if lock(&self.requests).here.finish == Some(Finish::Aligns) {
+        let finish = lock(&self.requests).here.finish;
+        if finish == Some(Finish::Aligns) {
             let mut steps = Vec::new();
             lock(&training).finish(node.now(), &mut steps);
             self.do_steps(&node, steps);
         }
+        lock(&self.requests).here.begun = finish;
         self.go_on_finishing(&node);
     }
 
     fn go_on_finishing(&self, node: &NodeRef) {
         let (training, finish) = {
             let state = lock(&self.requests);
-            let finish = state.here.finish.filter(|_| state.here.finished.is_none());
+            let finish = state.here.begun.filter(|_| state.here.finished.is_none());
             (state.here.training.clone(), finish)
         };
         let (Some(training), Some(finish)) = (training, finish) else { return };
