@@ -84,6 +84,24 @@ def test_who_ends_early_is_not_awaited_and_counts(sync):
         assert found["global"] == {name: [8 + mean] for name in NAMES}, found
 
 
+@pytest.mark.parametrize("sync", ("nbsync:momentum=0,every=6", "nbsync:published,every=6",
+                                  "nbsync:momentum=0"))
+def test_workers_are_equal_when_they_align_and_no_step_is_lost(sync):
+    every = 6 if "every" in sync else 100
+    # Four: sums of such numbers are exact, and so is a quarter of them.
+    found = run(sync, "aligned", every, workers=4)
+    met = found[0]["met"]
+    assert len(met) == 17 // every + 2 and all(each["met"] == met for each in found), found
+    mean = 0.25 * (1 + 2 + 3 + 4) / 4
+    for each in found:
+        assert (each["finished"], each["last"]) == ([17 * mean], [18 * mean]), found
+
+
+def test_who_is_faster_takes_more_steps_and_each_counts():
+    for found in run("esync:steps=2,momentum=0,rate=1", "sums", f"{STEPS},{STEPS}", "0.02"):
+        assert found["global"] == {name: [8 + STEPS * BOTH] for name in NAMES}, found
+
+
 @pytest.mark.parametrize("env", ({"PSLITE_TRANSPORT": "tcp"}, {"PSLITE_TRANSPORT": "zmq"},
                                  {"PSLITE_TOPOLOGY": "balanced:1"}))
 def test_over_every_wire_and_along_trees(env):
@@ -310,6 +328,6 @@ def test_the_example_in_numpy(sync):
 @pytest.mark.parametrize("sync", ("fedavg:steps=8", "nbsync"))
 def test_the_example_with_torch(sync):
     text = example(python_with_torch(), "sync_torch.py", sync)
-    found = re.findall(r"model has ([\d.]+) right; its parameters sum up to (\S+)", text)
+    found = re.findall(r"model of all has ([\d.]+) right; its parameters sum up to (\S+)", text)
     assert len(found) == 2 and found[0][1] == found[1][1], text
     assert all(float(right) > 0.9 for right, _ in found), text

@@ -4,7 +4,7 @@ exchange what they have changed (pslite.sync).
     PSLITE_SYNC=fedavg:steps=8 pslite run -n 2 -s 1 --native-scheduler --native-servers -- \\
         python examples/sync_numpy.py
 
-With PSLITE_SYNC=nbsync the same program computes while its changes travel. The two lines that it
+With PSLITE_SYNC=nbsync the same program computes while its changes travel. The three lines that it
 needs have a mark. The rest is a net of two layers with a momentum of its own, as in any program
 of numpy. Every worker takes every n-th image.
 """
@@ -74,13 +74,11 @@ def train(node, options):
                     net[name] += velocity[name]
                 exchange.step()                                                            # (2)
         counts = exchange.counts
-        # What this worker has is its own until the next round; the global values are everybody's.
-        # Until all have come here, rounds are still to come.
-        node.barrier("workers", leaving=True)
-        final = sync.global_weights(exchange)
+        # What this worker has is its own, until all wait for each other.
+        exchange.finish()                                                                  # (3)
         print(f"worker {node.rank}: {exchange.mode}; {counts.iterations} iterations, {counts.sent} "
-              f"rounds, accuracy {begun:.4f}, then {accuracy(final, *test):.4f}; weights sum up to "
-              f"{sum(float(array.sum()) for array in final.values())!r}", flush=True)
+              f"rounds, accuracy {begun:.4f}, then {accuracy(net, *test):.4f}; weights sum up to "
+              f"{sum(float(array.sum()) for array in net.values())!r}", flush=True)
 
 
 def main():

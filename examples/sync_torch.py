@@ -4,9 +4,9 @@ changed (pslite.sync).
     PSLITE_SYNC=nbsync pslite run -n 2 -s 1 --native-scheduler --native-servers -- \\
         python examples/sync_torch.py
 
-The parameters are read and written where torch has them. The three lines that a script needs have
-a mark; without them it trains alone. What torch keeps in buffers (the statistics of BatchNorm) is
-the worker's own.
+The parameters are read and written where torch has them. The four lines that a script needs have a
+mark; without them it trains alone. What torch keeps in buffers (the statistics of BatchNorm) is the
+worker's own.
 """
 
 import argparse
@@ -44,14 +44,11 @@ def train(node, options):
             optimizer.step()
             exchange.step()                                                                # (3)
             losses.append(loss.item())
-        # All that workers have changed is in the global values when all have come here.
-        node.barrier("workers", leaving=True)
-        final = sync.global_weights(exchange)
-    model.load_state_dict({name: torch.from_numpy(array) for name, array in final.items()})
+        exchange.finish()                                                                  # (4)
     with torch.no_grad():
         right = (model(points).argmax(dim=1) == rings).float().mean().item()
     total = sum(float(parameter.sum()) for parameter in model.parameters())
-    print(f"worker {node.rank}: loss {losses[0]:.4f}, then {losses[-1]:.4f}; the global model has "
+    print(f"worker {node.rank}: loss {losses[0]:.4f}, then {losses[-1]:.4f}; the model of all has "
           f"{right:.4f} right; its parameters sum up to {total!r}", flush=True)
 
 

@@ -70,6 +70,29 @@ def recurrence(node):
     return {"digests": digests}
 
 
+def aligned(node):
+    """EVERY: what it has after each EVERY-th step, and when all have waited for each other."""
+    every, met = int(ARGUMENTS[0]), []
+    arrays = {"w": np.zeros(5), "v": np.zeros((2, 3), "float32")}
+    with sync.Exchange(node, arrays) as exchange:
+        for step in range(1, 18):
+            for array in arrays.values():
+                array += UNIT * (node.rank + 1)
+            exchange.step()
+            if step % every == 0:
+                met.append(sync_steps.digest(arrays))
+            time.sleep(0.003 * (node.rank + 1))
+        exchange.finish()
+        met.append(sync_steps.digest(arrays))
+        finished = np.unique(arrays["w"]).tolist()
+        for array in arrays.values():
+            array += UNIT * (node.rank + 1)
+        exchange.step()
+        assert sync.finish(exchange)
+        met.append(sync_steps.digest(arrays))
+        return {"met": met, "finished": finished, "last": np.unique(arrays["w"]).tolist()}
+
+
 def global_values(node):
     """Reading them changes nothing, and they are not the worker's own."""
     w = np.full(3, 1.0)

@@ -220,8 +220,9 @@ def finish(of: Any = None, *, node: Optional[Node] = None) -> bool:
     What each pulls next is equal to the bit at all of them. Every kvstore of this process has part
     in it.
 
-    of: an Exchange, whose arrays then have the values; a gluon Trainer or a Module, whose parameters
-    are then pulled; or a kvstore, and the program pulls what it wants. node: the worker; None: that of this process (`pslite.node.current`).
+    of: an Exchange, whose arrays then have the values; a gluon Trainer or a Module, whose
+    parameters are then pulled; or a kvstore, and the program pulls what it wants. node: the worker;
+    None: that of the Exchange, or of this process (`pslite.node.current`).
 
     A worker that has ended is not awaited. One that took the place of a dead one is not awaited
     either, since rounds do not wait for it; it waits until what it has changed is at the servers.
