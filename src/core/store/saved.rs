@@ -4,15 +4,14 @@
 
 use std::collections::BTreeMap;
 
-use self::sha256::sha256;
+use sha2::{Digest, Sha256};
+
 use super::view::View;
 use crate::keys::KeyName;
 use crate::values::Dtype;
 use crate::wire::Key;
 use crate::wire::agreement::Fact;
 use crate::wire::save::SavedPiece;
-
-mod sha256;
 
 /// Numbers of arrays that are made of names (`ffi/python/pslite/store.py`), and how many there are.
 const NAMED: u64 = 1 << 30;
@@ -182,7 +181,7 @@ fn called(facts: &[Fact]) -> BTreeMap<u64, Called> {
 
 /// The number of an array of that name, as the Python package makes it.
 fn number_of(name: &str) -> u64 {
-    let hash = sha256(name.as_bytes());
+    let hash = Sha256::digest(name.as_bytes());
     let first = hash.first_chunk::<8>().map_or(0, |first| u64::from_le_bytes(*first));
     NAMED + first % NAMED
 }
