@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use prost::Message as _;
 
-use super::links::{Estimate, LinkCarried, LinkReport, Pace, RateReport};
+use super::links::{Carried, Estimate, LinkCarried, LinkReport, Pace, RateReport};
 use super::stragglers::{IterationTime, ServerTime, WorkerReport};
 use crate::wire::NodeId;
 
@@ -48,9 +48,11 @@ struct EncodedRates {
     up: Option<EncodedRate>,
     #[prost(message, optional, tag = "4")]
     pace: Option<EncodedPace>,
+    #[prost(message, optional, tag = "5")]
+    carried: Option<EncodedPace>,
 }
 
-/// [`Pace`].
+/// [`Pace`], or [`Carried`].
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 struct EncodedPace {
     #[prost(double, tag = "1")]
@@ -164,6 +166,7 @@ impl Measured {
             down: report.down.as_ref().map(rate),
             up: report.up.as_ref().map(rate),
             pace: report.pace.map(|pace| EncodedPace { down: pace.down, up: pace.up }),
+            carried: Some(EncodedPace { down: report.carried.down, up: report.carried.up }),
             links: report
                 .links
                 .iter()
@@ -214,6 +217,10 @@ impl Measured {
             down: links.down.map(estimate),
             up: links.up.map(estimate),
             pace: links.pace.map(|pace| Pace { down: pace.down, up: pace.up }),
+            carried: links.carried.map_or_else(Carried::default, |carried| Carried {
+                down: carried.down,
+                up: carried.up,
+            }),
             links: links
                 .links
                 .into_iter()
@@ -263,6 +270,7 @@ mod tests {
             down: Some(estimate),
             up: Some(Estimate { rate: 6e7, ..estimate }),
             pace: Some(Pace { down: 3e7, up: 2e7 }),
+            carried: Carried { down: 2e7, up: 1e7 },
             links: vec![LinkReport {
                 peer: 8,
                 estimate,

@@ -419,6 +419,18 @@ pub(super) const FULL_PEERS: u32 = 2;
 /// minute count, so they must be longer: of many short ones some are too fast.) From: ours.
 pub(super) const GROUP_SLOTS: [u32; 2] = [10, 25];
 
+/// A round trip that is as long is a long way: TCP's window needs ten of them to grow from where it
+/// begins to what a fast link needs, and that is longer than a sample (`transport/native/held`).
+pub(super) const LONG_WAY: Duration = Duration::from_millis(10);
+
+/// Round trips. A sample, or a group, is at least that long on a long way: TCP needs one or two to
+/// send again what was lost. From: lab, 40 ms one way (groups of 100 ms had 24, 33 and 219 Mbit/s
+/// one after the other, of a card of 96).
+pub(super) const GROUP_ROUND_TRIPS: u32 = 4;
+
+/// Slots of a group, at most: two seconds. From: ours; rounds are not much longer.
+pub(super) const GROUP_SLOTS_MAX: u32 = 200;
+
 /// Fraction. A group of slots counts if that fraction of the peers that had more to send lately
 /// still had: the last ones do not fill the card, as each may only have its share of that under
 /// way. From: ours.
@@ -463,6 +475,11 @@ pub(super) const WORKER_EXPLAINED: f64 = 0.75;
 /// together bring that many times as much. From: pipeline model, networks with unequal up and down
 /// (without it plans went to and fro, as such a server was taken to send as fast as it receives).
 pub(super) const LINKS_RISEN: f64 = 1.25;
+
+/// Factor. A card that carried so many times what all its links together seem to can is not as slow
+/// as these. From: ours; over links of 40 ms one way three equal servers were taken for 14 to 98
+/// Mbit/s in the first rounds.
+pub(super) const CARRIED_MORE: f64 = 1.25;
 
 /// Windows. A worker is slow to send or to receive, a server to send, or a link narrow, only if so
 /// many say so. While a job begins one worker makes the keys, and what servers then answer in a few

@@ -43,8 +43,8 @@ impl Meter for NativeTransport {
     fn sent(&self) -> BTreeMap<NodeId, Sent> {
         let sent = self.sent_over_tcp().into_iter();
         let of = |to: SentOverTcp| {
-            let SentOverTcp { peer, bytes, padding, busy, held, patience, .. } = to;
-            (peer, Sent { bytes, padding, busy, held, patience })
+            let SentOverTcp { peer, bytes, padding, busy, held, patience, round_trip } = to;
+            (peer, Sent { bytes, padding, busy, held, patience, round_trip })
         };
         sent.map(of).collect()
     }

@@ -125,6 +125,8 @@ impl Measuring {
     ) {
         if self.sender.wants_look(now) {
             let (down, sent) = (self.inflow(now), sent());
+            let round_trip = |(peer, sent): (&NodeId, &Sent)| Some((*peer, sent.round_trip?));
+            self.receiver.ways(sent.iter().filter_map(round_trip));
             if self.worker {
                 let mut unconnected = unconnected();
                 unconnected.retain(|peer| is_worker(*peer));
@@ -190,6 +192,7 @@ impl Measuring {
         if let Some(report) = &mut links {
             report.up = self.sender.up(self.inflow(now));
             report.pace = self.cpu_share.pace();
+            report.carried.up = self.sender.take_carried();
         }
         let mut measured = Measured { links, ..Measured::default() };
         for round in rounds {

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use self::held::{HeldByLink, WindowUse};
+use self::held::{HeldBack, WindowUse};
 use self::probing::{Probing, Tells};
 #[cfg(test)]
 pub(super) use self::unsent::UNSENT_MAX;
@@ -106,7 +106,7 @@ pub(super) struct ChannelState {
     pace: Option<u32>,
     /// For how long it was, and since when it is.
     paced: (Duration, Option<Instant>),
-    held: HeldByLink,
+    held: HeldBack,
 }
 
 /// What a life of the peer confirmed.
@@ -214,7 +214,7 @@ impl Channel {
                 probe: None,
                 pace: None,
                 paced: (Duration::ZERO, None),
-                held: HeldByLink::default(),
+                held: HeldBack::default(),
             }),
             room: Condvar::new(),
             why: Mutex::default(),
@@ -359,7 +359,7 @@ impl Channel {
         let only_large = number > 0 && !self.may_take_small(state);
         loop {
             let ack = if state.outbox.is_idle() { None } else { self.ack(state, receipts) };
-            let by_window = state.held.by_window();
+            let held_here = state.held.at_this_end();
             let ChannelState { outbox, lanes, probe, .. } = state;
             let lane = &mut lanes[number];
             let mut bytes: usize = lane.writing.iter().map(|next| outbox.len_of(next)).sum();
@@ -381,7 +381,7 @@ impl Channel {
             }
             if number == 0 && lane.writing.is_empty() && probe.is_some() {
                 let follows = lane.still_probes();
-                let tells = Tells { follows, link: !by_window };
+                let tells = Tells { follows, link: !held_here };
                 lane.writing.extend(probing::next(probe, tells, &self.counters));
             }
             let mut slices = Slices::new();

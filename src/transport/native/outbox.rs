@@ -123,8 +123,8 @@ pub(super) struct Outbox {
     spare: Vec<Vec<u8>>,
     /// It goes more slowly than the way could carry it.
     paced: bool,
-    /// It waits for nothing but TCP's window.
-    by_window: bool,
+    /// What it waits for is at this end (`channel/held`).
+    held_here: bool,
 }
 
 /// What a fragment says beside its data.
@@ -167,7 +167,7 @@ impl Outbox {
             queued: Queued::default(),
             spare: Vec::new(),
             paced: false,
-            by_window: false,
+            held_here: false,
         }
     }
 
@@ -252,10 +252,11 @@ impl Outbox {
         self.paced = paced;
     }
 
-    /// Sets whether data wait for TCP's window alone, on a long way. The peer is told the same, but
-    /// what follows each other still shows what a connection carries, which is what trees go by.
-    pub(super) const fn set_by_window(&mut self, by_window: bool) {
-        self.by_window = by_window;
+    /// Sets whether data wait for something at this end alone, on a long way: TCP's window, or the
+    /// card. The peer is told the same, but what follows each other still shows what a connection
+    /// carries, which is what trees go by.
+    pub(super) const fn set_held_here(&mut self, held_here: bool) {
+        self.held_here = held_here;
     }
 
     /// True if everything is confirmed.
@@ -308,7 +309,7 @@ impl Outbox {
             offset,
             ack,
             ack_channel,
-            more: !self.paced && !self.by_window && !self.is_idle(),
+            more: !self.paced && !self.held_here && !self.is_idle(),
             follows: !self.paced && follows,
         };
         Some(Fragment { sequence, header: header.encode(), offset, len, done: 0 })

@@ -106,6 +106,9 @@ pub(crate) struct TcpInfo {
     pub(crate) peer_window: Option<u32>,
     /// The most bytes of one segment.
     pub(crate) segment: u32,
+    /// Bytes per second at which the kernel sends at most, whatever the windows let through;
+    /// `None`: as fast as it can.
+    pub(crate) pace: Option<u64>,
     /// Something got lost, and its window became narrower for that.
     pub(crate) recovers: bool,
 }
@@ -123,6 +126,7 @@ impl TcpInfo {
             round_trip,
             timeout: Duration::from_millis(200),
             window: INITIAL_WINDOW,
+            pace: None,
             peer_window: Some(64 << 10),
             segment: 1448,
             recovers: false,
@@ -187,6 +191,7 @@ pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
             Duration::from_micros((info_u32(&info, TIMEOUT)? >> doubled).into())
         },
         window: info_u32(&info, WINDOW)?,
+        pace: Some(number(PACE)?).filter(|pace| *pace != u64::MAX),
         peer_window: (length >= PEER_WINDOW + size_of::<u32>())
             .then(|| info_u32(&info, PEER_WINDOW))
             .flatten(),
@@ -211,6 +216,7 @@ const UNCONFIRMED: usize = 24;
 const ROUND_TRIP: usize = 68;
 const WINDOW: usize = 80;
 const ADVERTISED_SEGMENT: usize = 84;
+const PACE: usize = 104;
 const BYTES_ACKED: usize = 120;
 const NOT_SENT: usize = 144;
 const MIN_RTT: usize = 148;

@@ -7,8 +7,8 @@ use super::{Estimate, Sample, confidence};
 use crate::placement::cost::bytes;
 use crate::placement::statistics::weighted_median;
 use crate::placement::tuning::{
-    FIRST_PROBE_AFTER, FULL_SAMPLE, MIN_SAMPLE, PROBE_AFTER, SAMPLE_TIME, SAMPLE_TIME_MIN, SAMPLES,
-    SENDING_PAUSE_MAX, SLOW_PROBES, SURPASSED,
+    FIRST_PROBE_AFTER, FULL_SAMPLE, GROUP_ROUND_TRIPS, LONG_WAY, MEMORY, MIN_SAMPLE, PROBE_AFTER,
+    SAMPLE_TIME, SAMPLE_TIME_MIN, SAMPLES, SENDING_PAUSE_MAX, SLOW_PROBES, SURPASSED,
 };
 
 /// Bytes that followed each other without a pause of the sender.
@@ -23,6 +23,8 @@ struct Train {
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReceivedLink {
     train: Option<Train>,
+    /// The round trip, where it is a long one.
+    long_way: Option<Duration>,
     samples: VecDeque<(f64, f64, Duration)>,
     last: Duration,
     /// When something last came that was no probe; and when one was last asked for since then.
@@ -36,6 +38,13 @@ impl ReceivedLink {
     /// A link that nothing came over yet, known since then.
     pub(super) fn new(now: Duration) -> Self {
         Self { last: now, traffic: now, ..Self::default() }
+    }
+
+    /// A round trip to its sender takes so long. Over a long way connections share a link unequally
+    /// for many rounds, and what gets lost keeps back what comes behind it. So samples are longer,
+    /// and the fastest ones of a minute count: each shows only what the link can do at least.
+    pub(super) fn way(&mut self, round_trip: Duration) {
+        self.long_way = Some(round_trip).filter(|way| *way >= LONG_WAY);
     }
 
     /// Whether a probe is worth its bytes: [`FIRST_PROBE_AFTER`] without traffic, whenever it was
@@ -78,7 +87,10 @@ impl ReceivedLink {
             }
         };
         let time = train.last.saturating_sub(train.first);
-        let full = train.bytes >= FULL_SAMPLE || time >= SAMPLE_TIME;
+        let full = match self.long_way {
+            None => train.bytes >= FULL_SAMPLE || time >= SAMPLE_TIME,
+            Some(way) => time >= SAMPLE_TIME.max(way.saturating_mul(GROUP_ROUND_TRIPS)),
+        };
         if full {
             self.keep(train.bytes, time, train.last);
         }
@@ -122,10 +134,25 @@ impl ReceivedLink {
     /// Adds to the samples, if this is enough for one.
     fn keep(&mut self, amount: u64, time: Duration, at: Duration) {
         let Some(rate) = rate(amount, time) else { return };
-        if self.samples.len() == SAMPLES {
+        self.samples.push_back((rate, bytes(amount), at));
+        if self.long_way.is_some() {
+            self.samples.retain(|(_, _, then)| then.saturating_add(MEMORY) >= at);
+            self.forget_slowest();
+        }
+        if self.samples.len() > SAMPLES {
             self.samples.pop_front();
         }
-        self.samples.push_back((rate, bytes(amount), at));
+    }
+
+    /// Of those of the last minute, no more are needed than are looked at. (The newest one stays:
+    /// it tells when something was last seen.)
+    fn forget_slowest(&mut self) {
+        let older = self.samples.len().saturating_sub(1);
+        if older >= SAMPLES {
+            let older = self.samples.iter().take(older).enumerate();
+            let slowest = older.min_by(|(_, a), (_, b)| a.0.total_cmp(&b.0));
+            self.samples.remove(slowest.map_or(0, |(index, _)| index));
+        }
     }
 
     /// How long ago the oldest of its samples was taken.

@@ -9,6 +9,7 @@
 //! Pure; must not do I/O. Reports come over the wire: values that cannot be rates are left out.
 
 mod backlog_spans;
+mod carried;
 mod carried_rates;
 mod cpu_share;
 mod link;
@@ -24,10 +25,13 @@ mod stalls;
 mod trains;
 
 #[cfg(test)]
+mod far_tests;
+#[cfg(test)]
 mod narrow_tests;
 #[cfg(test)]
 mod tests;
 
+pub use carried::Carried;
 pub use carried_rates::CarriedRates;
 pub use cpu_share::{CpuShare, Ran, Totals};
 pub use network::{Card, Network};
@@ -180,6 +184,8 @@ pub struct RateReport {
     pub up: Option<Estimate>,
     /// What its processor lets it, if that is less.
     pub pace: Option<Pace>,
+    /// What it carried in the last second, for whatever reason it was no more.
+    pub carried: Carried,
     /// The links that end at it, in ascending order of peers.
     pub links: Vec<LinkReport>,
 }

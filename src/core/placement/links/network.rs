@@ -5,12 +5,13 @@ use std::time::Duration;
 
 mod narrow;
 
+use super::carried::CarriedRecently;
 use super::rate_step::RateStep;
 use super::recent_best::RecentBest;
-use super::{Estimate, MOST_LINKS, MOST_PEERS, MOST_REPORTED, Pace, RateReport};
+use super::{Carried, Estimate, MOST_LINKS, MOST_PEERS, MOST_REPORTED, Pace, RateReport};
 use crate::placement::tuning::{
-    HELD_UP_SERVER, HELD_UP_WORKER, LINKS_RISEN, MEMORY, TELLING_WINDOWS, TRUSTED_CONFIDENCE,
-    UPS_TOGETHER, WORKER_EXPLAINED,
+    CARRIED_MORE, HELD_UP_SERVER, HELD_UP_WORKER, LINKS_RISEN, MEMORY, TELLING_WINDOWS,
+    TRUSTED_CONFIDENCE, UPS_TOGETHER, WORKER_EXPLAINED,
 };
 use crate::wire::{NodeId, is_worker};
 
@@ -48,6 +49,8 @@ pub struct Network {
     rate_steps: BTreeMap<NodeId, [Option<RateStep>; 2]>,
     /// What servers that are short of processor time can do, whatever their cards can.
     paces: BTreeMap<NodeId, Pace>,
+    /// What cards carried, to receive and to send.
+    carried: BTreeMap<NodeId, [CarriedRecently; 2]>,
     /// For each sender the most that receivers saw together, by second of this clock.
     ups: BTreeMap<NodeId, VecDeque<(u64, f64)>>,
     newest: Duration,
@@ -77,6 +80,7 @@ impl Network {
             }
         }
         self.note_pace(report);
+        self.note_carried(now, report);
         let links = report.links.iter().take(MOST_REPORTED);
         for link in links.clone().filter(|link| link.estimate.is_sane()) {
             let recent = if link.recent.is_finite() { link.recent.max(0.0) } else { 0.0 };
@@ -104,6 +108,16 @@ impl Network {
                 self.paces.insert(report.node, pace);
             }
             _ => drop(self.paces.remove(&report.node)),
+        }
+    }
+
+    fn note_carried(&mut self, now: Duration, report: &RateReport) {
+        let Carried { down, up } = report.carried;
+        let room = self.carried.len() < MOST_PEERS || self.carried.contains_key(&report.node);
+        if report.carried.is_sane() && room {
+            let [came, went] = self.carried.entry(report.node).or_default();
+            came.report(now, down);
+            went.report(now, up);
         }
     }
 
@@ -150,6 +164,7 @@ impl Network {
         self.own_ups.remove(&node);
         self.rate_steps.remove(&node);
         self.paces.remove(&node);
+        self.carried.remove(&node);
         self.ups.remove(&node);
     }
 
@@ -191,7 +206,10 @@ impl Network {
         let links = senders
             .filter(|from| peers(node, **from))
             .filter_map(|from| Some((self.link(*from, node)?, *from)));
-        NodeLinks::of(node, links.map(|(link, from)| (link, self.fastest_from(from))))
+        let links = NodeLinks::of(node, links.map(|(link, from)| (link, self.fastest_from(from))));
+        let oldest = self.into.get(&node).into_iter().flatten();
+        let oldest = oldest.filter_map(|from| Some(self.links.get(&(*from, node))?.oldest)).min();
+        links.beside(self.carried_since(node, 0, oldest))
     }
 
     fn links_out_of(&self, node: NodeId, peers: fn(NodeId, NodeId) -> bool) -> NodeLinks {
@@ -203,7 +221,15 @@ impl Network {
             let more = if is_worker(to) { self.spare_into(to) } else { 1.0 };
             self.fastest_into(to).max(link.rate * more)
         };
-        NodeLinks::of(node, links.map(|(link, to)| (link, could(&link, to))))
+        let links = NodeLinks::of(node, links.map(|(link, to)| (link, could(&link, to))));
+        let oldest = self.from(node).map(|(_, link)| link.oldest).min();
+        links.beside(self.carried_since(node, 1, oldest))
+    }
+
+    /// The most that a card carried in a second, in that direction, since that time.
+    fn carried_since(&self, node: NodeId, direction: usize, since: Option<Duration>) -> f64 {
+        let carried = self.carried.get(&node).zip(since);
+        carried.map_or(0.0, |(carried, since)| carried[direction].since(since))
     }
 
     /// How many times what all its links bring a node it was seen to receive.
@@ -353,26 +379,36 @@ struct NodeLinks {
     /// There are some, and each is far slower than what its other end exchanges with another node:
     /// so it is this node that holds them up.
     hold_up: bool,
+    /// The card carried far more than all of them together: what they have are shares of something
+    /// else, or some are not known, and they do not show what the card can do.
+    are_shares: bool,
 }
 
 impl NodeLinks {
     /// Of the links of a node, each with the rate of the fastest one at its other end.
     fn of(node: NodeId, links: impl Iterator<Item = (Estimate, f64)>) -> Self {
         let factor = if is_worker(node) { HELD_UP_WORKER } else { HELD_UP_SERVER };
-        let start = Self { fastest: None, sum: 0.0, lower: 0.0, hold_up: true };
-        let all = links.fold(start, |Self { fastest, sum, lower, hold_up }, (link, other)| Self {
-            fastest: fastest.filter(|fastest| fastest.rate >= link.rate).or(Some(link)),
-            sum: sum + link.rate,
-            lower: lower + link.lower,
-            hold_up: hold_up && link.rate * factor < other,
+        let start = Self { fastest: None, sum: 0.0, lower: 0.0, hold_up: true, are_shares: false };
+        let all = links.fold(start, |all, (link, other)| Self {
+            fastest: all.fastest.filter(|fastest| fastest.rate >= link.rate).or(Some(link)),
+            sum: all.sum + link.rate,
+            lower: all.lower + link.lower,
+            hold_up: all.hold_up && link.samples >= TELLING_WINDOWS && link.rate * factor < other,
+            ..all
         });
         Self { hold_up: all.hold_up && all.fastest.is_some(), ..all }
+    }
+
+    /// The same, where the card carried that much in a second since they were measured.
+    fn beside(self, carried: f64) -> Self {
+        let are_shares = carried > CARRIED_MORE * self.sum;
+        Self { are_shares, hold_up: self.hold_up && !are_shares, ..self }
     }
 
     /// A card is no faster than its links together, and they show sooner than whole seconds that it
     /// has become slower.
     fn at_most(&self, card: Estimate) -> Estimate {
-        if self.sum > 0.0 && self.sum < card.rate {
+        if self.sum > 0.0 && self.sum < card.rate && !self.are_shares {
             card.scaled(self.sum / card.rate)
         } else {
             card

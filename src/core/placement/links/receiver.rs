@@ -7,7 +7,7 @@ use super::backlog_spans::BacklogSpans;
 use super::link::ReceivedLink;
 use super::recent::Recent;
 use super::slots::Slots;
-use super::{Estimate, LinkReport, MOST_PEERS, MOST_REPORTED, RateReport, Sample};
+use super::{Carried, Estimate, LinkReport, MOST_PEERS, MOST_REPORTED, RateReport, Sample};
 use crate::placement::tuning::{HALF_LIFE, REPORT_CHANGE, REPORT_GAP, REPORT_PERIOD};
 use crate::wire::{NodeId, is_worker};
 
@@ -105,6 +105,18 @@ impl Receiver {
         }
     }
 
+    /// How long round trips to peers take, as far as is known.
+    pub fn ways(&mut self, round_trips: impl Iterator<Item = (NodeId, Duration)>) {
+        let mut longest = Duration::ZERO;
+        for (peer, round_trip) in round_trips {
+            longest = longest.max(round_trip);
+            if let Some(link) = self.links.get_mut(&peer) {
+                link.way(round_trip);
+            }
+        }
+        self.slots.ways(longest);
+    }
+
     /// What is known of the link from a peer.
     #[must_use]
     pub fn link(&self, peer: NodeId, now: Duration) -> Option<Estimate> {
@@ -177,6 +189,7 @@ impl Receiver {
             down: self.down(now),
             up: None,
             pace: None,
+            carried: Carried { down: self.recent.all_of_second(now), up: 0.0 },
             links: links.collect(),
         }
     }

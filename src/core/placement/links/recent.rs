@@ -8,6 +8,8 @@ use super::backlog_spans::Span;
 use crate::placement::tuning::{RECENT_WINDOWS, WINDOW, WINDOW_COVERED};
 use crate::wire::NodeId;
 
+const SECOND: Duration = Duration::from_secs(1);
+
 /// What came from one peer in one window.
 #[derive(Clone, Copy, Debug, Default)]
 struct Amount {
@@ -54,17 +56,29 @@ impl Recent {
         self.windows.get_mut(index).map(|(_, peers)| peers)
     }
 
-    /// Bytes from each peer in the last second that is over, if it had more to send for half of
-    /// that.
-    pub(super) fn of_second(&self, now: Duration) -> BTreeMap<NodeId, f64> {
-        const SECOND: Duration = Duration::from_secs(1);
+    /// Bytes from all peers together in the last second that is over.
+    pub(super) fn all_of_second(&self, now: Duration) -> f64 {
+        let of_window = |peers: &BTreeMap<NodeId, Amount>| -> f64 {
+            peers.values().map(|amount| amount.bytes).sum()
+        };
+        self.of_last_second(now).map(of_window).sum()
+    }
+
+    /// The windows of the last second that are over.
+    fn of_last_second(&self, now: Duration) -> impl Iterator<Item = &BTreeMap<NodeId, Amount>> {
         let since = now.saturating_sub(SECOND);
-        let mut sums = BTreeMap::<NodeId, (f64, Duration)>::new();
-        let over = |number: u64| {
+        let over = move |number: u64| {
             let end = start_of(number.saturating_add(1));
             since < end && end <= now
         };
-        for (_, peers) in self.windows.iter().filter(|(number, _)| over(*number)) {
+        self.windows.iter().filter(move |(number, _)| over(*number)).map(|(_, peers)| peers)
+    }
+
+    /// Bytes from each peer in the last second that is over, if it had more to send for half of
+    /// that.
+    pub(super) fn of_second(&self, now: Duration) -> BTreeMap<NodeId, f64> {
+        let mut sums = BTreeMap::<NodeId, (f64, Duration)>::new();
+        for peers in self.of_last_second(now) {
             for (peer, amount) in peers {
                 let (bytes, full) = sums.entry(*peer).or_default();
                 *bytes += amount.bytes;

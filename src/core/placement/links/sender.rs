@@ -1,7 +1,7 @@
 //! What a node can send to all peers together, as its own end sees it: receivers see what comes to
 //! them, but not that the rest went to somebody else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::rates::{Of, Rates};
@@ -9,6 +9,8 @@ use super::{Estimate, MOST_PEERS, confidence};
 use crate::placement::cost::bytes;
 use crate::placement::tuning::{SERVER_WINDOWS, WINDOW, WINDOW_COVERED, WINDOW_MAX};
 use crate::wire::{NodeId, is_worker};
+
+const SECOND: Duration = Duration::from_secs(1);
 
 /// What went to one peer over all connections that there are to it, since these were made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,6 +24,8 @@ pub struct Sent {
     /// For how long the link held back what waited. Over a long way that is less: a few bytes are
     /// on their way for a whole round trip.
     pub held: Duration,
+    /// The shortest time to the peer and back, if it is known.
+    pub round_trip: Option<Duration>,
     /// After so long without a confirmation it is no chance any more that there is none: what gets
     /// lost on a long way is confirmed late.
     pub patience: Duration,
@@ -37,6 +41,10 @@ pub struct Sender {
     rates: Rates,
     total: u64,
     exchanged: u64,
+    /// The last looks: the time since the one before, and what went out.
+    looks: VecDeque<(Duration, u64)>,
+    /// The most of what went out in a second, in bytes per second, since somebody asked.
+    carried: f64,
 }
 
 impl Sender {
@@ -52,6 +60,8 @@ impl Sender {
             rates: Rates::new(of),
             total: 0,
             exchanged: 0,
+            looks: VecDeque::new(),
+            carried: 0.0,
         }
     }
 
@@ -83,11 +93,34 @@ impl Sender {
         }
         self.before = sent;
         self.total = self.total.saturating_add(sum);
+        self.note_carried(passed, sum);
         let counts = full >= 2 && sum > 0 && (WINDOW..WINDOW_MAX).contains(&passed);
         let rate = counts.then(|| bytes(sum) / passed.as_secs_f64());
         // A worker waits for servers: what it receives may become less for many reasons.
         self.rates.add_beside(now, bytes(sum), rate, down.filter(|_| !self.worker));
         counts
+    }
+
+    /// Notes what went out in the last second, as far as there are looks.
+    fn note_carried(&mut self, passed: Duration, amount: u64) {
+        self.looks.push_back((passed, amount));
+        let long = |looks: &VecDeque<(Duration, u64)>, skipped| {
+            looks.iter().skip(skipped).map(|(passed, _)| *passed).sum::<Duration>() >= SECOND
+        };
+        while long(&self.looks, 1) {
+            self.looks.pop_front();
+        }
+        if long(&self.looks, 0) {
+            let time = self.looks.iter().map(|(passed, _)| *passed).sum::<Duration>();
+            let sent = self.looks.iter().map(|(_, amount)| *amount).fold(0, u64::saturating_add);
+            self.carried = self.carried.max(bytes(sent) / time.as_secs_f64());
+        }
+    }
+
+    /// The most that went out in a second since the last call, in bytes per second, whatever held
+    /// it back.
+    pub const fn take_carried(&mut self) -> f64 {
+        std::mem::replace(&mut self.carried, 0.0)
     }
 
     /// Bytes that went out by the last look.

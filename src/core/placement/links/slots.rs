@@ -12,8 +12,8 @@ use super::MOST_PEERS;
 use super::backlog_spans::Span;
 use super::rates::{Of, Rates};
 use crate::placement::tuning::{
-    CROWD_KEPT, CROWDED, FIRST_PROBE_AFTER, FULL_PEERS, GROUP_SLOTS, SLOT, SLOTS_OPEN, SURPASSED,
-    WINDOW, WINDOW_COVERED, WINDOWS,
+    CROWD_KEPT, CROWDED, FIRST_PROBE_AFTER, FULL_PEERS, GROUP_ROUND_TRIPS, GROUP_SLOTS,
+    GROUP_SLOTS_MAX, LONG_WAY, SLOT, SLOTS_OPEN, SURPASSED, WINDOW, WINDOW_COVERED, WINDOWS,
 };
 use crate::wire::{NodeId, is_worker};
 
@@ -52,8 +52,8 @@ struct SlotGroup {
 }
 
 impl SlotGroup {
-    /// One more slot; the rate of the group, if this was its last one and it counts.
-    fn add(&mut self, slot: &Slot, worker: bool) -> Option<f64> {
+    /// One more slot; the rate of the group of so many, if this was its last one and it counts.
+    fn add(&mut self, slot: &Slot, worker: bool, slots: u32) -> Option<f64> {
         let full = slot.full >= FULL_PEERS;
         let before = std::mem::replace(&mut self.before, full.then_some(slot.number));
         // In the first slot after a pause comes what lay in buffers.
@@ -63,7 +63,7 @@ impl SlotGroup {
         self.slots += 1;
         self.bytes += slot.bytes;
         self.full += f64::from(slot.full);
-        if self.slots < GROUP_SLOTS[usize::from(worker)] {
+        if self.slots < slots {
             return None;
         }
         let rate = self.bytes / (SLOT * self.slots).as_secs_f64();
@@ -86,6 +86,8 @@ pub(super) struct Slots {
     /// Of a worker: the fastest groups of some time count, not the last ones; and servers count as
     /// peers, not workers.
     worker: bool,
+    /// Slots of a group.
+    group_slots: u32,
     /// In ascending order.
     open: VecDeque<Slot>,
     peers: BTreeMap<NodeId, CountedPeer>,
@@ -104,6 +106,7 @@ impl Slots {
     pub(super) const fn new(worker: bool) -> Self {
         Self {
             worker,
+            group_slots: GROUP_SLOTS[worker as usize],
             open: VecDeque::new(),
             peers: BTreeMap::new(),
             group: SlotGroup {
@@ -118,6 +121,16 @@ impl Slots {
             untold: 0.0,
             rates: Rates::new(if worker { Of::Memory } else { Of::Last(WINDOWS) }),
         }
+    }
+
+    /// The longest round trip to a peer is that. What gets lost on a long way keeps back what comes
+    /// behind it for one or two of them, and then all of that is there at once: a group must be
+    /// longer, or it has only what came before, or after.
+    pub(super) fn ways(&mut self, longest: Duration) {
+        let slots = (longest * GROUP_ROUND_TRIPS).as_nanos() / SLOT.as_nanos();
+        let slots = if longest < LONG_WAY { 0 } else { slots.min(GROUP_SLOTS_MAX.into()) };
+        let slots = u32::try_from(slots).unwrap_or(GROUP_SLOTS_MAX);
+        self.group_slots = slots.max(GROUP_SLOTS[usize::from(self.worker)]);
     }
 
     /// A peer is gone.
@@ -185,7 +198,7 @@ impl Slots {
         {
             self.open.pop_front();
             self.untold += slot.bytes;
-            let rate = self.group.add(&slot, self.worker);
+            let rate = self.group.add(&slot, self.worker, self.group_slots);
             let end = end_of(slot.number);
             if rate.is_some() || end.saturating_sub(self.told) >= WINDOW {
                 self.rates.add(end, std::mem::take(&mut self.untold), rate);
@@ -210,7 +223,7 @@ impl Slots {
     fn is_in_use(&self, at: Duration) -> bool {
         let mut group = self.group;
         for slot in &self.open {
-            group.add(slot, self.worker);
+            group.add(slot, self.worker, self.group_slots);
         }
         let counted = group.counted.map(end_of);
         counted.is_some_and(|end| at.saturating_sub(end) <= FIRST_PROBE_AFTER)
@@ -221,8 +234,9 @@ impl Slots {
     pub(super) fn fastest(&self, settled: Duration) -> Option<(f64, u32, Duration)> {
         let mut group = self.group;
         let over = self.open.iter().filter(|slot| end_of(slot.number) <= settled);
-        let newer =
-            over.filter_map(|slot| Some((end_of(slot.number), group.add(slot, self.worker)?)));
+        let newer = over.filter_map(|slot| {
+            Some((end_of(slot.number), group.add(slot, self.worker, self.group_slots)?))
+        });
         self.rates.upper_quartile(newer.collect::<Vec<_>>().into_iter())
     }
 }

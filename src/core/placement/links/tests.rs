@@ -461,7 +461,15 @@ pub(super) fn report(node: NodeId, down: f64, links: &[(NodeId, f64, f64)]) -> R
         oldest: Duration::ZERO,
         recent: *recent,
     });
-    RateReport { node, down: Some(sure(down)), up: None, pace: None, links: links.collect() }
+    let carried = Carried::default();
+    RateReport {
+        node,
+        down: Some(sure(down)),
+        up: None,
+        pace: None,
+        carried,
+        links: links.collect(),
+    }
 }
 
 #[test]

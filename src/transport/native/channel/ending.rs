@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
-use super::held::Seen;
+use super::held::{Seen, WaitsFor};
 use super::{Channel, ChannelState, LOOK_AGAIN, Lane};
 use crate::counters::PeerCounters;
 use crate::native::lock;
@@ -169,11 +169,11 @@ impl ChannelState {
         let over_tcp = self.lanes.iter_mut().filter(|lane| lane.pipe.carrier() == "tcp");
         let look = |lane: &mut Lane| {
             let info = tcp_info(lane.pipe.socket.as_fd())?;
-            Some((info, lane.window_use.holds_back(now, &info)))
+            Some((info, lane.window_use.look(now, &info)))
         };
-        let seen: SmallVec<[(TcpInfo, bool); 8]> = over_tcp.filter_map(look).collect();
+        let seen: SmallVec<[(TcpInfo, WaitsFor); 8]> = over_tcp.filter_map(look).collect();
         self.held.look(now, Seen::of(&seen, self.time_paced(now)));
-        self.outbox.set_by_window(self.held.by_window());
+        self.outbox.set_held_here(self.held.at_this_end());
         seen.into_iter().map(|(info, _)| info).collect()
     }
 }

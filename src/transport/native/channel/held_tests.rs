@@ -15,6 +15,8 @@ fn ms(ms: u64) -> Duration {
 /// One connection whose application always has more to send, or sends a little now and then.
 struct Connection {
     info: TcpInfo,
+    /// What this end's card carries of it, and the link behind, in bytes per second.
+    card: f64,
     link: f64,
     /// Segments that may be under way, and the most that ever may: losses on the way keep it there.
     window: f64,
@@ -30,13 +32,14 @@ impl Connection {
         let info = TcpInfo { peer_window: None, ..TcpInfo::of(way) };
         let (window_use, start) = (WindowUse::default(), Instant::now());
         let (queue, now) = (link * 0.05, Duration::ZERO);
-        Self { info, link, window: 10.0, window_max, queue, now, window_use, start }
+        let card = f64::INFINITY;
+        Self { info, card, link, window: 10.0, window_max, queue, now, window_use, start }
     }
 
     /// Sends for so long, and gives the bytes that arrived.
     fn sends(&mut self, time: Duration) -> f64 {
         let way = self.info.shortest_round_trip.unwrap_or_default();
-        let mut arrived = 0.0;
+        let (mut arrived, mut under) = (0.0, 0.0);
         let end = self.now + time;
         while self.now < end {
             // In steps of a round trip, or what is left.
@@ -45,16 +48,22 @@ impl Connection {
             // What is beyond the link's own capacity waits in front of it.
             let waits = (under_way - self.link * way.as_secs_f64()).max(0.0);
             let round_trip = way.as_secs_f64() + waits / self.link;
-            arrived += under_way / round_trip * step.as_secs_f64();
+            let rate = (under_way / round_trip).min(self.card);
+            arrived += rate * step.as_secs_f64();
             self.info.round_trip = Duration::from_secs_f64(round_trip);
             self.info.busy += step;
             let full = waits > self.queue.max(self.link * way.as_secs_f64());
-            let doubled = self.window * (1.0 + step.as_secs_f64() / round_trip);
+            // It grows only while it is in use.
+            let sent = rate * round_trip / SEGMENT;
+            let grows = if sent * 2.0 < self.window { 0.0 } else { step.as_secs_f64() };
+            let by_card = rate * round_trip < under_way;
+            let doubled = self.window * (1.0 + grows / round_trip);
             self.window = if full { self.window * 0.7 } else { doubled.min(self.window_max) };
+            under = if by_card { sent } else { self.window };
             self.now += step;
         }
         self.info.window = self.window as u32;
-        self.info.unconfirmed = self.window as u32;
+        self.info.unconfirmed = under as u32;
         self.info.unsent = 64 << 10;
         self.info.confirmed += arrived as u64;
         arrived
@@ -72,26 +81,39 @@ impl Connection {
 
     /// At this moment; `paced`: for how long it was paced.
     fn seen(&mut self, paced: Duration) -> Seen {
-        let by_window = self.window_use.holds_back(self.start + self.now, &self.info);
-        Seen::of(&[(self.info, by_window)], paced)
+        let waits_for = self.window_use.look(self.start + self.now, &self.info);
+        Seen::of(&[(self.info, waits_for)], paced)
     }
 }
 
-/// What is taken for the link's rate, from the looks that count entirely; of so many seconds.
+/// What is taken for the rate of the card, and of the link behind it.
+#[derive(Debug, Default, PartialEq)]
+struct Measured {
+    card: Vec<f64>,
+    link: Vec<f64>,
+}
+
+const NOTHING: Measured = Measured { card: Vec::new(), link: Vec::new() };
+
+/// What looks show that count entirely; of so many seconds.
 fn measured(
     connection: &mut Connection,
     seconds: u64,
     mut sends: impl FnMut(&mut Connection, u64) -> f64,
-) -> Vec<f64> {
+) -> Measured {
     let start = Instant::now();
-    let mut held = HeldByLink::default();
-    let mut rates = Vec::new();
+    let mut held = HeldBack::default();
+    let mut rates = Measured::default();
     for look in 0..seconds * 10 {
         let before = held.total();
         let arrived = sends(connection, look);
         held.look(start + connection.now, connection.seen(Duration::ZERO));
+        let rate = arrived / LOOK.as_secs_f64();
         if held.total() - before >= LOOK.mul_f64(0.8) {
-            rates.push(arrived / LOOK.as_secs_f64());
+            rates.card.push(rate);
+        }
+        if !held.at_this_end() {
+            rates.link.push(rate);
         }
     }
     rates
@@ -104,13 +126,48 @@ fn a_link_that_is_filled_is_measured() {
         [(0, 62.5e6), (1, 62.5e6), (10, 12.5e6), (40, 12.5e6), (80, 12.5e6), (300, 6.25e6)]
     {
         let mut connection = Connection::new(ms(way), link, f64::INFINITY);
-        let rates = measured(&mut connection, 30, |one, _| one.sends(LOOK));
+        let found = measured(&mut connection, 30, |one, _| one.sends(LOOK));
+        let rates = found.link;
         assert!(rates.len() > 100, "{way} ms: {}", rates.len());
+        assert_eq!(found.card.is_empty(), way > 10, "{way} ms: another card holds it back");
         // While TCP's window grows within a look, a short way shows less for that look.
         let from = usize::from(way < 20) * 2;
         let least = rates[from..].iter().copied().fold(f64::INFINITY, f64::min);
         assert!(least > 0.7 * link, "{way} ms: {least} of {link}");
     }
+}
+
+/// How connections share the card says nothing of the links behind it. All together they show what
+/// the card carries.
+#[test]
+fn a_card_that_is_filled_says_nothing_of_the_link() {
+    for (way, card) in [(15, 12.5e6), (40, 12.5e6), (80, 1.7e6), (80, 12.5e6), (300, 12.5e6)] {
+        let mut connection = Connection { card, ..Connection::new(ms(way), 62.5e6, f64::INFINITY) };
+        let found = measured(&mut connection, 30, |one, _| one.sends(LOOK));
+        assert_eq!(found.link, NONE, "{way} ms");
+        assert!(found.card.len() > 100, "{way} ms: {}", found.card.len());
+        let least = found.card.iter().copied().fold(f64::INFINITY, f64::min);
+        assert!(least > 0.99 * card, "{way} ms: {least} of {card}");
+    }
+}
+
+/// A kernel that spreads what it sends over a round trip, as BBR does, never fills a window. What
+/// holds it back is the rate that it has found.
+#[test]
+fn a_kernel_that_paces_itself_is_not_held_by_the_card() {
+    // Nearly two seconds of the link may be under way; a tenth of a second is.
+    let mut info = TcpInfo { window: 15_000, peer_window: None, ..TcpInfo::of(ms(80)) };
+    (info.round_trip, info.unconfirmed, info.unsent) = (ms(110), 900, 64 << 10);
+    let (start, mut window_use, mut looks) = (Instant::now(), WindowUse::default(), 0);
+    let mut look = |pace| {
+        looks += 1;
+        info.confirmed += 1_250_000;
+        window_use.look(start + LOOK * looks, &TcpInfo { pace, ..info })
+    };
+    assert_eq!(look(None), WaitsFor::Link, "nothing is known before");
+    assert_eq!(look(Some(12_600_000)), WaitsFor::Link);
+    assert_eq!(look(None), WaitsFor::Card);
+    assert_eq!(look(Some(100_000_000)), WaitsFor::Card);
 }
 
 /// A few bytes on their way, and a window that losses keep narrow, say nothing of a long way.
@@ -119,17 +176,17 @@ fn what_the_link_does_not_hold_back_is_not_measured() {
     for way in [15, 40, 80, 300].map(ms) {
         let little = |one: &mut Connection, _| one.sends_little(LOOK);
         let mut connection = Connection::new(way, 12.5e6, f64::INFINITY);
-        assert_eq!(measured(&mut connection, 30, little), NONE, "{way:?}");
+        assert_eq!(measured(&mut connection, 30, little), NOTHING, "{way:?}");
         let mut lossy = Connection::new(way, 12.5e6, 12.0);
         let rates = measured(&mut lossy, 30, |one, _| one.sends(LOOK));
-        assert_eq!(rates, NONE, "{way:?}, losses");
+        assert_eq!(rates, NOTHING, "{way:?}, losses");
         // The same, always looked at when much was just confirmed.
         let rates = measured(&mut lossy, 30, |one, _| {
             let arrived = one.sends(LOOK);
             one.info.unconfirmed /= 2;
             arrived
         });
-        assert_eq!(rates, NONE, "{way:?}, looked at after a confirmation");
+        assert_eq!(rates, NOTHING, "{way:?}, looked at after a confirmation");
         // Some small messages, then a burst that is over before the window is wide.
         let mut bursts = Connection::new(way, 125e6, f64::INFINITY);
         let rates = measured(&mut bursts, 30, |one, look| {
@@ -140,7 +197,7 @@ fn what_the_link_does_not_hold_back_is_not_measured() {
                 one.sends_little(LOOK)
             }
         });
-        assert_eq!(rates, NONE, "{way:?}, bursts");
+        assert_eq!(rates, NOTHING, "{way:?}, bursts");
     }
 }
 
@@ -149,10 +206,11 @@ fn what_the_link_does_not_hold_back_is_not_measured() {
 #[test]
 fn a_pace_does_not_feed_on_itself() {
     for way in [0, 40, 80, 300].map(ms) {
-        let mut connection = Connection::new(way, 12.5e6, f64::INFINITY);
+        let mut connection =
+            Connection { card: 12.5e6, ..Connection::new(way, 62.5e6, f64::INFINITY) };
         connection.sends(ms(5000));
         let start = Instant::now();
-        let (mut held, mut paced) = (HeldByLink::default(), Duration::ZERO);
+        let (mut held, mut paced) = (HeldBack::default(), Duration::ZERO);
         for look in 0..100 {
             connection.sends(LOOK);
             // From the second second on.
@@ -172,7 +230,7 @@ fn a_short_way_counts_whatever_is_under_way() {
     for way in [0, 1, 10].map(ms) {
         let mut connection = Connection::new(way, 12.5e6, f64::INFINITY);
         let rates = measured(&mut connection, 3, |one, _| one.sends_little(LOOK));
-        assert_eq!(rates.len(), 29, "{way:?}");
+        assert_eq!((rates.card.len(), rates.link.len()), (29, 30), "{way:?}");
     }
 }
 
@@ -180,16 +238,16 @@ fn a_short_way_counts_whatever_is_under_way() {
 #[test]
 fn a_long_way_begins_with_the_window() {
     let start = Instant::now();
-    let by_window = |way, after: u64| {
+    let at_this_end = |way, after: u64| {
         let mut connection = Connection::new(ms(way), 12.5e6, f64::INFINITY);
-        let mut held = HeldByLink::default();
+        let mut held = HeldBack::default();
         held.look(start, connection.seen(Duration::ZERO));
         for _ in 0..after {
             connection.sends(LOOK);
             held.look(start + connection.now, connection.seen(Duration::ZERO));
         }
-        held.by_window()
+        held.at_this_end()
     };
-    assert!(by_window(80, 0) && by_window(80, 2) && !by_window(80, 30));
-    assert!(!by_window(1, 0) && !by_window(1, 1) && !by_window(10, 0));
+    assert!(at_this_end(80, 0) && at_this_end(80, 2) && !at_this_end(80, 30));
+    assert!(!at_this_end(1, 0) && !at_this_end(1, 1) && !at_this_end(10, 0));
 }
