@@ -86,6 +86,8 @@ CASES = {
 #: One job with copies, in which servers come, are emptied and die: milliseconds and percent on the
 #: way.
 CHANGES = {"changes5": (5, 0.0), "changes40": (40, 0.0), "changes150": (150, 0.0)}
+#: The same jobs, of 2 MB, in which a server is cut off from all others without a word.
+CUTS = {"cut40": (40, 0.1), "cut150": (150, 1.0)}
 #: Rounds before, and after each change.
 STEADY = 4
 #: Rounds in which a change has to be done.
@@ -116,29 +118,47 @@ def measure(case, options):
     return found
 
 
-def change(way, loss, options):
+def cut_off(lab, name):
+    """Nothing passes between a host and any other one."""
+    for other in lab.hosts:
+        if other != name:
+            lab.cut(name, other)
+            lab.cut(other, name)
+
+
+def change(way, loss, options, cuts):
     """Seconds of rounds while nothing happens, while a server joins, another one is emptied, and
-    the one that joined is killed, and after each: the name of what happened, those during it, those
-    after it."""
+    the one that joined is killed, and after each; or, with `cuts`, while one is cut off: the name
+    of what happened, those during it, those after it."""
     held = NONE.replaced("delay", (way / 2,) * 2).replaced("loss", (loss / 2,) * 2)
     with ExitStack() as stack:
         rates = both(100, 3)
         lab = stack.enter_context(Lab(hosts(rates[:2], rates, rates[:1]), options.congestion, held))
         case = Case(rates[:2], rates, way, loss, settings=ELASTIC)
         one = job(stack, lab, case, 1)
+        tensors = "fiftieth" if cuts else "fifth"
         members = Members(lab, one, case.settings)
 
         def rounds(number):
-            return [max(answer["seconds"] for answer in one.ask("fifth 1"))
+            return [max(answer["seconds"] for answer in one.ask(f"{tensors} 1"))
                     for _ in range(number)]
 
         def kill():
             one.kill_server(-1)
             return lambda: True
 
+        def cut():
+            def holders():
+                return sum(bool(pieces) for pieces in members.pieces().values())
+
+            before = holders()
+            cut_off(lab, "server2")
+            return lambda: holders() < before
+
         found = [("before", rounds(2), rounds(STEADY))]
-        for what, begin in (("joins", lambda: members.join(0)),
-                            ("drained", lambda: members.drain(0)), ("killed", kill)):
+        changes = (("joins", lambda: members.join(0)), ("drained", lambda: members.drain(0)),
+                   ("killed", kill))
+        for what, begin in (("cut", cut),) if cuts else changes:
             done = begin()
             during = rounds(1)
             while not done():
@@ -146,6 +166,9 @@ def change(way, loss, options):
                     raise Failed(f"{what}: not done after {MOST} rounds")
                 during += rounds(1)
             found.append((what, during, rounds(STEADY)))
+        if cuts:
+            # It hears of no end.
+            one.kill_server(2)
         one.end()
     return found
 
@@ -184,6 +207,8 @@ def judge(case, found):
 CHANGE_HEAD = ["| case | one way | loss | before, s (longest while it began) | a server joined "
                "(longest meanwhile) | another was drained | the one that joined was killed |",
                "|---|---|---|---|---|---|---|"]
+CUT_HEAD = ["| case | one way | loss | before, s (longest while it began) | a server was cut off "
+            "(longest meanwhile) |", "|---|---|---|---|---|"]
 HEAD = ["| case | hosts | one way | loss | one connection, s (longest) | several (longest) | ratio "
         "| bar | spiral |", "|---|---|---|---|---|---|---|---|---|"]
 
@@ -191,7 +216,7 @@ HEAD = ["| case | hosts | one way | loss | one connection, s (longest) | several
 def main():
     parser = argparse.ArgumentParser(prog="scripts/bench delay", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    known = [*CASES, *CHANGES]
+    known = [*CASES, *CHANGES, *CUTS]
     parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(known)}")
     parser.add_argument("--rounds", type=int, default=12, help="of each job; default: 12")
     parser.add_argument("--congestion", default=CONGESTION,
@@ -201,7 +226,8 @@ def main():
     unknown = [name for name in options.cases if name not in known]
     # Cases of one kind are one table.
     names = [name for name in known if name in options.cases] or known
-    names_of_changes = [name for name in names if name in CHANGES] or [None]
+    heads = {next((name for name in names if name in of), None): head
+             for of, head in ((CASES, HEAD), (CHANGES, CHANGE_HEAD), (CUTS, CUT_HEAD))}
     if unknown or options.rounds < 1:
         parser.error(f"no case {unknown[0]}: there are {', '.join(known)}" if unknown
                      else "--rounds must be at least 1")
@@ -210,16 +236,15 @@ def main():
     raise_on_signals()
     found, held = {}, True
     print(f"{machine()} TCP: {options.congestion}.", flush=True)
-    if names[0] in CASES:
-        print("", *HEAD, sep="\n", flush=True)
     try:
         for name in names:
-            if name == names_of_changes[0]:
-                print("", *CHANGE_HEAD, sep="\n", flush=True)
-            if name in CHANGES:
-                found[name] = change(*CHANGES[name], options)
+            if name in heads:
+                print("", *heads[name], sep="\n", flush=True)
+            if name not in CASES:
+                way, loss = {**CHANGES, **CUTS}[name]
+                found[name] = change(way, loss, options, name in CUTS)
                 row, fine = judge_change(found[name])
-                row = f"{CHANGES[name][0]:g} ms | {CHANGES[name][1]:g} % | {row}"
+                row = f"{way:g} ms | {loss:g} % | {row}"
             else:
                 found[name] = measure(CASES[name], options)
                 row, fine = judge(CASES[name], found[name])

@@ -2,6 +2,7 @@
 
     scripts/bench tunnels                         about 4 minutes
     scripts/bench tunnels --rate 30 --rounds 9
+    scripts/bench tunnels --delay 20 --loss 0.05  over links that take 20 ms and lose packets
 
 Four sites, a and b, with links to the two others alone, all of the same rate; no site forwards. A
 worker at a pushes and pulls every tensor of a fifth of ResNet-50, 20 MB, with a server at b
@@ -91,7 +92,8 @@ def job(stack, mesh, ways):
 
 def measure(options):
     """Seconds of the rounds of each job, taken in turn."""
-    square = graph.parse(", ".join(f"{one} {other} {options.rate}"
+    far = f" delay={options.delay} loss={options.loss}" if options.delay or options.loss else ""
+    square = graph.parse(", ".join(f"{one} {other} {options.rate}{far}"
                                    for one in "ab" for other in "cd"))
     chosen = SimpleNamespace(model=MODEL)
     with Mesh(square, options.congestion, routed=False) as mesh, ExitStack() as stack:
@@ -122,12 +124,16 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rate", type=float, default=25, help="of each link, Mbit/s; default: 25")
     parser.add_argument("--rounds", type=int, default=7, help="of each job; default: 7")
+    parser.add_argument("--delay", type=float, default=0, help="of each link one way, ms")
+    parser.add_argument("--loss", type=float, default=0, help="on each link, percent")
     parser.add_argument("--congestion", default=CONGESTION,
                         help="TCP's algorithm; default: %(default)s")
     parser.add_argument("--gate", action="store_true", help="fail if the bar does not hold")
     options = parser.parse_args()
     if options.rounds < 1 or options.rate <= 0:
         parser.error("--rounds and --rate must be more than 0")
+    if options.delay < 0 or not 0 <= options.loss < 100:
+        parser.error("--delay must be 0 or more, --loss a percentage below 100")
     if not LIBRARY.with_name("pslite").is_file():
         parser.error(f"no program beside {LIBRARY}: run cargo build --release")
     raise_on_signals()
