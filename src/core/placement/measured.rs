@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use prost::Message as _;
 
-use super::links::{Carried, Estimate, LinkCarried, LinkReport, Pace, RateReport};
+use super::links::{CardCarried, Estimate, LinkCarried, LinkReport, Pace, RateReport};
 use super::stragglers::{IterationTime, ServerTime, WorkerReport};
 use crate::wire::NodeId;
 
@@ -52,7 +52,7 @@ struct EncodedRates {
     carried: Option<EncodedPace>,
 }
 
-/// [`Pace`], or [`Carried`].
+/// [`Pace`], or [`CardCarried`].
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 struct EncodedPace {
     #[prost(double, tag = "1")]
@@ -217,7 +217,7 @@ impl Measured {
             down: links.down.map(estimate),
             up: links.up.map(estimate),
             pace: links.pace.map(|pace| Pace { down: pace.down, up: pace.up }),
-            carried: links.carried.map_or_else(Carried::default, |carried| Carried {
+            carried: links.carried.map_or_else(CardCarried::default, |carried| CardCarried {
                 down: carried.down,
                 up: carried.up,
             }),
@@ -270,7 +270,7 @@ mod tests {
             down: Some(estimate),
             up: Some(Estimate { rate: 6e7, ..estimate }),
             pace: Some(Pace { down: 3e7, up: 2e7 }),
-            carried: Carried { down: 2e7, up: 1e7 },
+            carried: CardCarried { down: 2e7, up: 1e7 },
             links: vec![LinkReport {
                 peer: 8,
                 estimate,

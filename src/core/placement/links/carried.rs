@@ -9,14 +9,14 @@ use crate::placement::tuning::{KNOWN_TOGETHER, MEMORY};
 
 /// Bytes per second that came to a node, and that it sent, in the last second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Carried {
+pub struct CardCarried {
     /// What came from all peers together.
     pub down: f64,
     /// What all peers together confirmed.
     pub up: f64,
 }
 
-impl Carried {
+impl CardCarried {
     /// Whether these can be rates: they may have come over the wire.
     #[must_use]
     pub fn is_sane(&self) -> bool {
@@ -79,10 +79,10 @@ mod tests {
 
     #[test]
     fn numbers_that_are_none_are_told_apart() {
-        assert!(Carried::default().is_sane() && Carried { down: 5.0, up: 0.0 }.is_sane());
+        assert!(CardCarried::default().is_sane() && CardCarried { down: 5.0, up: 0.0 }.is_sane());
         for bad in [f64::NAN, f64::INFINITY, -1.0] {
-            assert!(!Carried { down: bad, up: 1.0 }.is_sane());
-            assert!(!Carried { down: 1.0, up: bad }.is_sane());
+            assert!(!CardCarried { down: bad, up: 1.0 }.is_sane());
+            assert!(!CardCarried { down: 1.0, up: bad }.is_sane());
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::tests::report;
-use super::{Carried, Network, RateReport, Receiver, Sample};
+use super::{CardCarried, Network, RateReport, Receiver, Sample};
 use crate::wire::NodeId;
 
 const WAY: Duration = Duration::from_millis(80);
@@ -103,7 +103,7 @@ fn a_share_of_a_moment_is_no_card() {
         network.report(seconds(1.0), &unknown(carried, links));
         network.cards(&[10]).unwrap()[0].down
     };
-    let carried = |down| Carried { down, up: 0.0 };
+    let carried = |down| CardCarried { down, up: 0.0 };
     // Held up, as far as its links show; but more came.
     assert_eq!(down(carried(0.0), &[(11, 24.0, 0.0)]), 24.0);
     assert_eq!(down(carried(70.0), &[(11, 24.0, 0.0)]), 95.0, "as fast as the fastest");
@@ -118,7 +118,7 @@ fn a_share_of_a_moment_is_no_card() {
 fn a_card_is_not_cut_to_what_shares_are() {
     let down = |carried_at: f64, oldest: f64| {
         let mut network = Network::default();
-        let carried = Carried { down: 90.0, up: 0.0 };
+        let carried = CardCarried { down: 90.0, up: 0.0 };
         let told = |links: &[(NodeId, f64, f64)]| {
             let mut told = report(8, 95.0, links);
             let age = seconds(5.0 - oldest);

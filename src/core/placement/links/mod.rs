@@ -31,7 +31,7 @@ mod narrow_tests;
 #[cfg(test)]
 mod tests;
 
-pub use carried::Carried;
+pub use carried::CardCarried;
 pub use carried_rates::CarriedRates;
 pub use cpu_share::{CpuShare, Ran, Totals};
 pub use network::{Card, Network};
@@ -185,7 +185,7 @@ pub struct RateReport {
     /// What its processor lets it, if that is less.
     pub pace: Option<Pace>,
     /// What it carried in the last second, for whatever reason it was no more.
-    pub carried: Carried,
+    pub carried: CardCarried,
     /// The links that end at it, in ascending order of peers.
     pub links: Vec<LinkReport>,
 }

@@ -8,7 +8,7 @@ mod narrow;
 use super::carried::CarriedRecently;
 use super::rate_step::RateStep;
 use super::recent_best::RecentBest;
-use super::{Carried, Estimate, MOST_LINKS, MOST_PEERS, MOST_REPORTED, Pace, RateReport};
+use super::{CardCarried, Estimate, MOST_LINKS, MOST_PEERS, MOST_REPORTED, Pace, RateReport};
 use crate::placement::tuning::{
     CARRIED_MORE, HELD_UP_SERVER, HELD_UP_WORKER, LINKS_RISEN, MEMORY, TELLING_WINDOWS,
     TRUSTED_CONFIDENCE, UPS_TOGETHER, WORKER_EXPLAINED,
@@ -112,7 +112,7 @@ impl Network {
     }
 
     fn note_carried(&mut self, now: Duration, report: &RateReport) {
-        let Carried { down, up } = report.carried;
+        let CardCarried { down, up } = report.carried;
         let room = self.carried.len() < MOST_PEERS || self.carried.contains_key(&report.node);
         if report.carried.is_sane() && room {
             let [came, went] = self.carried.entry(report.node).or_default();

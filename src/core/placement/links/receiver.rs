@@ -7,7 +7,7 @@ use super::backlog_spans::BacklogSpans;
 use super::link::ReceivedLink;
 use super::recent::Recent;
 use super::slots::Slots;
-use super::{Carried, Estimate, LinkReport, MOST_PEERS, MOST_REPORTED, RateReport, Sample};
+use super::{CardCarried, Estimate, LinkReport, MOST_PEERS, MOST_REPORTED, RateReport, Sample};
 use crate::placement::tuning::{HALF_LIFE, REPORT_CHANGE, REPORT_GAP, REPORT_PERIOD};
 use crate::wire::{NodeId, is_worker};
 
@@ -189,7 +189,7 @@ impl Receiver {
             down: self.down(now),
             up: None,
             pace: None,
-            carried: Carried { down: self.recent.all_of_second(now), up: 0.0 },
+            carried: CardCarried { down: self.recent.all_of_second(now), up: 0.0 },
             links: links.collect(),
         }
     }

@@ -461,7 +461,7 @@ pub(super) fn report(node: NodeId, down: f64, links: &[(NodeId, f64, f64)]) -> R
         oldest: Duration::ZERO,
         recent: *recent,
     });
-    let carried = Carried::default();
+    let carried = CardCarried::default();
     RateReport {
         node,
         down: Some(sure(down)),
