@@ -1,6 +1,7 @@
 """What was measured, as text: numbers in, Markdown out."""
 
 import math
+import textwrap
 from statistics import mean
 
 from . import bars, search
@@ -11,6 +12,8 @@ WORDS = {"rate": "rate", "own_momentum": "own momentum", "steps": "steps", "mome
          "outer": "outer rate", "nesterov": "Nesterov", "mix": "weight", "fades": "exponent",
          "fragments": "fragments", "delay": "delay", "own": "own part", "sections": "sections",
          "window": "window"}
+
+
 def grid(head, rows):
     lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
     return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
@@ -126,14 +129,18 @@ def page(found, all_bars, took):
     """All of it but the table of all methods."""
     count = len(bars.fixed(found)[0][1])
     return "\n\n".join([
-        f"{count} seeds that nothing was chosen by; in brackets the least and the most of them, of "
-        "ratios seed by seed.", judged(all_bars),
-        "The published form and the best of the four of its paper at one rate, with k = 1 and with "
-        "k = G:", common(found), "How busy all are:", busy(found), "Accuracy at G = 4:",
-        accuracies(found),
-        f"The default form's one setting ({setting(found['setting'])}; with plain SGD inside rate "
-        f"{found['plain setting']['rate']:g}) is the best of these on the seeds of the search:",
-        default_rates(found),
-        f"What the search found ({', '.join(map(str, search.SEARCH_SEEDS))} are its seeds; the "
-        "last columns are seconds on them, and how many settings were tried):", winners(found),
-        took])
+        prose(f"{count} seeds that nothing was chosen by; in brackets the least and the most of "
+              "them, of ratios seed by seed."), judged(all_bars),
+        prose("The published form and the best of the four of its paper at one rate, with k = 1 "
+              "and with k = G:"), common(found), "How busy all are:", busy(found),
+        "Accuracy at G = 4:", accuracies(found),
+        prose(f"The default form's one setting ({setting(found['setting'])}; with plain SGD inside "
+              f"rate {found['plain setting']['rate']:g}) is the best of these on the seeds of the "
+              "search:"), default_rates(found),
+        prose(f"What the search found ({', '.join(map(str, search.SEARCH_SEEDS))} are its seeds; "
+              "the last columns are seconds on them, and how many settings were tried):"),
+        winners(found), took])
+
+
+def prose(text):
+    return textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False)
