@@ -15,12 +15,12 @@ fn seconds(seconds: f64) -> Duration {
 }
 
 /// A server over a way that takes so long, to which two workers send.
-struct Server {
+struct FarServer {
     receiver: Receiver,
     now: f64,
 }
 
-impl Server {
+impl FarServer {
     fn new(way: Duration) -> Self {
         let mut receiver = Receiver::new(8);
         [9, 11].into_iter().for_each(|peer| receiver.expect(peer, Duration::ZERO));
@@ -58,7 +58,7 @@ impl Server {
 #[test]
 fn a_stall_makes_a_card_neither_slow_nor_fast() {
     let measured = |way| {
-        let mut server = Server::new(way);
+        let mut server = FarServer::new(way);
         for _ in 0..8 {
             server.stalls(0.22);
         }
@@ -76,7 +76,7 @@ fn a_stall_makes_a_card_neither_slow_nor_fast() {
 #[test]
 fn the_best_share_of_a_minute_counts_on_a_long_way() {
     let shares = |way| {
-        let mut server = Server::new(way);
+        let mut server = FarServer::new(way);
         server.comes(3.0, [(9, 0.8 * CARD), (11, 0.2 * CARD)]);
         server.comes(3.0, [(9, 0.2 * CARD), (11, 0.8 * CARD)]);
         [9, 11].map(|peer| {
