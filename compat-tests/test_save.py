@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -114,9 +113,7 @@ def test_a_model_is_whole_while_a_server_is_emptied_and_goes(tmp_path):
 
 
 def test_where_nobody_answers_it_says_so(tmp_path):
-    begun = time.monotonic()
     done = save(harness.free_port(), tmp_path / "model.npz", "--timeout", "2")
     assert done.returncode == 2 and "no scheduler at" in done.stderr, done
-    assert time.monotonic() - begun < harness.PATIENCE * 10
     wrong = save("x", tmp_path / "model.npz")
     assert wrong.returncode == 2 and "write it as HOST:PORT" in wrong.stderr

@@ -2,8 +2,7 @@
 gradients are r + 1, of plain SGD with a rate of 1/4, so each step's part of a value is known.
 It pauses r + 1 times as long between steps. Prints "step N", and in the end the values that the
 worker has, and those that it had after each EVERY-th step. `finish` in place of `train`: in the
-end it waits until all are equal. `dealt PAUSE`: trains on batches that are dealt. `time SECONDS
-PAUSE`: worker 0 trains so long, then all end together, and say how many steps they took.
+end it waits until all are equal. `dealt PAUSE`: trains on batches that are dealt.
 
 `exchange.py CASE`: does what a job that exchanges deltas refuses, and prints what it is told.
 """
@@ -33,9 +32,8 @@ def unique(weights):
     return {str(key): np.unique(weight.asnumpy()).tolist() for key, weight in weights.items()}
 
 
-def train(kv, steps, pause, keys, every=0, met=None, until=None):
-    """The values of all keys in the end. met: gets those after each every-th step. until: steps
-    end at that time."""
+def train(kv, steps, pause, keys, every=0, met=None):
+    """The values of all keys in the end. met: gets those after each every-th step."""
     kv.set_optimizer(mx.optimizer.SGD(learning_rate=RATE, momentum=0.0, wd=0.0))
     weights = {key: mx.nd.zeros(SHAPES[key]) for key in keys}
     for key, weight in weights.items():
@@ -55,9 +53,6 @@ def train(kv, steps, pause, keys, every=0, met=None, until=None):
             met.append(unique(weights))
         print(f"step {step}", flush=True)
         time.sleep(pause * (kv.rank + 1))
-        if until is not None and time.monotonic() >= until:
-            result["steps"] = step
-            break
     if sys.argv[1] == "finish":
         result["before"] = unique(weights)
         result["exchanges"] = sync.finish(kv)
@@ -133,9 +128,6 @@ if sys.argv[1] in ("train", "finish"):
     steps, pause = int(sys.argv[2]), float(sys.argv[3]) if len(sys.argv) > 3 else 0.0
     every, result["met"] = int(sys.argv[4]) if len(sys.argv) > 4 else 0, []
     result["values"] = train(kv, steps, pause, list(SHAPES), every, result["met"])
-elif sys.argv[1] == "time":
-    until = time.monotonic() + float(sys.argv[2])
-    result["values"] = train(kv, 100_000, float(sys.argv[3]), list(SHAPES), until=until)
 elif sys.argv[1] == "dealt":
     result["samples"], result["steps"], result["values"] = dealt(kv, float(sys.argv[2]))
 elif sys.argv[1] == "two":
