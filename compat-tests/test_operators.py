@@ -1,0 +1,54 @@
+"""mxnet in the processes of tests makes its operators' functions late (programs/sitecustomize.py):
+the same ones, which give the same."""
+
+import json
+import subprocess
+
+from harness import PROGRAMS, PYTHON
+
+#: The names of all operators, and what some of them give: by position, by name, with `out`, a wrong
+#: argument, of symbols and of numpy's arrays.
+SHOWS = """
+import json
+import mxnet as mx
+
+MODULES = (mx.nd.op, mx.nd._internal, mx.nd.contrib, mx.nd.linalg, mx.nd.sparse, mx.nd.random,
+           mx.nd.image, mx.sym.op, mx.sym._internal, mx.sym.contrib, mx.np, mx.npx,
+           mx.np._internal if hasattr(mx.np, "_internal") else mx.np)
+
+
+def fails(function):
+    try:
+        function()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+x, out = mx.nd.array([[1, 2], [3, 4]]), mx.nd.zeros((2, 2))
+mx.nd.elemwise_add(x, x, out=out)
+y = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, name="full")
+print(json.dumps({
+    "names": [sorted(name for name in vars(module) if callable(getattr(module, name)))
+              for module in MODULES],
+    "called": [function.__name__ for function in (mx.nd.dot, mx.nd._internal._plus_scalar)],
+    "values": [mx.nd.dot(x, x, transpose_b=True).asnumpy().tolist(), out.asnumpy().tolist(),
+               mx.nd.SwapAxis(data=x, dim1=0, dim2=1).asnumpy().tolist(),
+               mx.np.ones((2,)).tolist(), mx.nd.LeakyReLU(-x, act_type="leaky").asnumpy().tolist()],
+    "symbol": json.loads(y.tojson()),
+    "fails": [fails(lambda: mx.nd.dot(x, nothing=1)), fails(lambda: mx.nd.dot(1, 2)),
+              fails(lambda: mx.nd.reshape(x, shape=(7,)))],
+    "made": type(mx.nd.dot.__closure__).__name__}))
+"""
+
+
+def shown(**environment):
+    done = subprocess.run([PYTHON, "-c", SHOWS], env=environment, capture_output=True, text=True,
+                          timeout=300, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_operators_that_are_made_late_are_those_of_mxnet():
+    late, whole = shown(PYTHONPATH=str(PROGRAMS)), shown()
+    # Else one of the two is not what it is taken for.
+    assert (late.pop("made"), whole.pop("made")) == ("tuple", "NoneType")
+    assert late == whole
