@@ -244,11 +244,11 @@ def test_it_is_said_whom_a_round_waits_for(rank):
                PSLITE_STALL_REPORT="2") as job:
         job.start()
         ended_well(job)
-    said = re.findall(r"round (\d+) of key 0 along a tree has waited \d+ s for (.*)",
+    # Beside other work rounds may wait for somebody else as well. This one waits for 9 s: when it
+    # is said for the last time, all others have pushed.
+    said = re.findall(rf"round {ROUNDS // 2 + 1} of key 0 along a tree has waited \d+ s for (.*)",
                       job.nodes["scheduler"].output)
-    assert said, job.describe()
-    assert all(int(number) == ROUNDS // 2 + 1 for number, _ in said), job.describe()
-    assert all(re.fullmatch(rf"worker {rank} \(.*?\)", whom) for _, whom in said), job.describe()
+    assert said and re.fullmatch(rf"worker {rank} \(.*?\)", said[-1]), job.describe()
 
 
 def test_what_finds_no_room_is_sent_later():
