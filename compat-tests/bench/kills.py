@@ -5,6 +5,7 @@
     scripts/bench kills --seed 7 --gate                  other moments; not 0 if a bar does not hold
     scripts/bench kills --topology balanced:1            rounds go along trees; 20 moments of
                                                          servers, 10 of the scheduler, 20 of relays
+    scripts/bench kills --sync fedavg:steps=4            workers exchange deltas
     scripts/bench kills --docs                           and the table of docs/benchmarks.md is
                                                          written anew: with --topology, the second
     scripts/bench kills --jobs 3                         so many jobs at a time: most of their time
@@ -26,9 +27,13 @@ all but the dead worker's in each that follows. The other two kinds of moments a
 only: a sum of two has the same bits whoever adds, and with two workers no other trees have relays.
 By its metrics, the last worker of each job must have sent 80 % of its pushes to another worker.
 
-Raw numbers: .cache/bench/kills.json, or kills-trees.json. Exit code 1 if a job did not end as it
-must; what `pslite status` and the processes said is on standard error then, and in the folder that
-PSLITE_KEEP names all that they said. Environment: as compat-tests/harness.py.
+With --sync (PSLITE_SYNC of docs/nbsync.md) the same jobs exchange deltas, and the global model that
+all workers hold at the end is compared with that of an undisturbed job of ours. For modes that
+wait: in others time decides what is in which round. It has no table in docs/benchmarks.md.
+
+Raw numbers: .cache/bench/kills.json, kills-trees.json or kills-sync.json. Exit code 1 if a job did
+not end as it must; what `pslite status` and the processes said is on standard error then, and in
+the folder that PSLITE_KEEP names all that they said. Environment: as compat-tests/harness.py.
 """
 
 import argparse
@@ -41,7 +46,9 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple, Optional
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.dont_write_bytecode = True
@@ -248,24 +255,40 @@ KINDS = {"server": (cluster, kill_server), "scheduler": (with_journal, kill_sche
 CHOOSING = threading.Lock()
 
 
-def trial(kind, optimizer, seed, number, topology):
+class Question(NamedTuple):
+    """What is tried: who dies, under which optimizer, at which moment, in which job."""
+
+    kind: str
+    optimizer: str
+    seed: int
+    number: int
+    topology: Optional[str]
+    sync: Optional[str]
+
+    def env(self):
+        along = {"PSLITE_TOPOLOGY": self.topology, "PSLITE_METRICS": METRICS}
+        return {**(along if self.topology else {}),
+                **({"PSLITE_SYNC": self.sync} if self.sync else {})}
+
+
+def trial(asked):
     """One job; what came of it."""
+    kind, optimizer, seed, number, topology, _ = asked
     make, kill = KINDS[kind]
     # The same moment for each optimizer.
     numbers = random.Random(f"{seed} {kind} {number}")
     found = {"kind": kind, "optimizer": optimizer, "number": number, "found": None,
              "recovered": None}
     rounds = ROUNDS[kind]
-    env = {"PSLITE_TOPOLOGY": topology, "PSLITE_METRICS": METRICS} if topology else {}
     with CHOOSING:
-        made = make(optimizer=optimizer, rounds=rounds, env=env,
+        made = make(optimizer=optimizer, rounds=rounds, env=asked.env(),
                     library={**MIXED, "scheduler": NATIVE})
     with made as job:
         watch = Watch(job.start())
         status = ""
         try:
             found["found"], found["recovered"] = kill(watch, numbers)
-            found["wrong"] = differs(kind, optimizer, job)
+            found["wrong"] = differs(asked, job)
             if topology and not found["wrong"]:
                 found["along"] = along(job, rounds)
                 if found["along"] < ALONG:
@@ -281,11 +304,24 @@ def trial(kind, optimizer, seed, number, topology):
     return found
 
 
-def differs(kind, optimizer, job):
+def differs(asked, job):
     """What is wrong with the values at the end; relays' were looked at before."""
-    if kind == "relay" or job.digests == undisturbed(optimizer, rounds=ROUNDS[kind]):
+    if asked.kind == "relay" or job.digests == expected(asked.optimizer, ROUNDS[asked.kind],
+                                                        asked.sync):
         return None
     return "other weights"
+
+
+@lru_cache(maxsize=None)
+def expected(optimizer, rounds, sync):
+    """The workers' digests when nothing happens: of stock, or of ours that exchanges deltas."""
+    if not sync:
+        return undisturbed(optimizer, rounds=rounds)
+    with cluster(optimizer=optimizer, rounds=rounds, env={"PSLITE_SYNC": sync},
+                 library={**MIXED, "scheduler": NATIVE}) as job:
+        if not job.start().wait() or len(set(job.digests.values())) != 1:
+            raise SystemExit(f"the undisturbed job did not end well:\n{job.describe()}")
+        return job.digests
 
 
 def along(job, rounds):
@@ -324,6 +360,7 @@ def parse():
         parser.add_argument(f"--{kind}s", type=int, metavar="N",
                             help=f"moments at which {whom} is killed: {STRAIGHT[kind]}, along "
                             f"chains {CHAIN[kind]}, along other trees {TREES[kind]}")
+    parser.add_argument("--sync", metavar="TEXT", help="workers exchange deltas: a mode that waits")
     parser.add_argument("--seed", type=int, default=1, help="of the moments")
     parser.add_argument("--jobs", type=int, default=1, help="at a time: 1", choices=range(1, 65),
                         metavar="N")
@@ -338,6 +375,10 @@ def parse():
         parser.error("--relays: no job without --topology has relays")
     if defaults is TREES and (options.moments["server"] or options.moments["scheduler"]):
         parser.error("--servers, --schedulers: two workers have no relay but with balanced:1")
+    if options.sync and (options.docs or options.topology or options.moments["relay"]):
+        parser.error("--sync: without --topology, --relays and --docs")
+    if options.sync and options.sync.partition(":")[0] not in ("fedavg", "diloco"):
+        parser.error(f"--sync {options.sync}: only fedavg and diloco repeat to the bit")
     if not LIBRARY.is_file():
         parser.error(f"no {LIBRARY}: run cargo build --release, or set PSLITE_LIBRARY")
     return options
@@ -345,23 +386,25 @@ def parse():
 
 def main():
     options = parse()
-    words = [(kind, optimizer, options.seed, number, options.topology)
+    words = [Question(kind, optimizer, options.seed, number, options.topology, options.sync)
              for kind, count in options.moments.items()
              for number in range(count) for optimizer in OPTIMIZERS[kind]]
-    # Stock's answers are there before anybody asks for one twice.
-    for kind, optimizer in dict.fromkeys(word[:2] for word in words if word[0] != "relay"):
-        undisturbed(optimizer, rounds=ROUNDS[kind])
+    # The answers are there before anybody asks for one twice.
+    for kind, optimizer in dict.fromkeys(word[:2] for word in words if word.kind != "relay"):
+        expected(optimizer, ROUNDS[kind], options.sync)
     trials = []
     with ThreadPoolExecutor(options.jobs) as pool:
-        for one in pool.map(lambda word: trial(*word), words):
+        for one in pool.map(trial, words):
             trials.append(one)
             print(f"{time.strftime('%H:%M:%S')} {kills_report.line(one)}", file=sys.stderr,
                   flush=True)
     CACHE.mkdir(parents=True, exist_ok=True)
-    record = {"seed": options.seed, "topology": options.topology, "trials": trials}
-    name = "kills-trees.json" if options.topology else "kills.json"
-    (CACHE / name).write_text(json.dumps(record, indent=1))
-    rounds = f"Rounds go along trees, `{options.topology}`." if options.topology else ""
+    record = {"seed": options.seed, "topology": options.topology, "sync": options.sync,
+              "trials": trials}
+    name = "kills-trees" if options.topology else "kills-sync" if options.sync else "kills"
+    (CACHE / f"{name}.json").write_text(json.dumps(record, indent=1))
+    rounds = (f"Rounds go along trees, `{options.topology}`." if options.topology
+              else f"`PSLITE_SYNC={options.sync}`." if options.sync else "")
     how = f"{machine()} {rounds} Seed {options.seed}, {options.jobs} at a time."
     text = f"{' '.join(how.split())}\n\n{kills_report.table(trials, options.topology)}"
     print(text)
