@@ -21,8 +21,8 @@ from netlab import (FREE, Lab, LabError, Mesh, Misuse, Rates, changes, graph, gr
 from netlab.cluster import Sites
 from netlab.delays import NONE, Delay, Delays
 from netlab.tools import run
-from test_lab import (PORT, Ear, alive, lab, left, near, needs_lab, python, receiver, round_trips,
-                      start)
+from test_lab import PORT, Ear, lab, left, near, needs_lab, python, receiver, round_trips
+from test_lab_program import alive, start
 
 # As in test_lab.py.
 pytestmark = pytest.mark.alone
