@@ -1,7 +1,7 @@
 //! The only unsafe code besides `ffi`, behind safe types. Here is libzmq: a context, sockets and
 //! frames. `memory` and `arena` have what processes of one host share; `callers` has memory that
-//! the application lends; `fork` closes descriptors in a child; `tcp` has options of sockets;
-//! `heap` is about the process's heap.
+//! the application lends; `fork` closes descriptors in a child; `tcp` has options of sockets; `cut`
+//! breaks a connection; `heap` is about the process's heap.
 //!
 //! A [`Socket`] may move between threads but not be used by two at once; its methods take `&mut
 //! self` where they touch it, so the borrow checker keeps that rule of libzmq.
@@ -9,6 +9,7 @@
 
 pub(crate) mod arena;
 pub(crate) mod callers;
+pub(crate) mod cut;
 pub(crate) mod fork;
 pub mod heap;
 pub(crate) mod memory;
@@ -17,7 +18,7 @@ pub(crate) mod tcp;
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -276,12 +277,46 @@ impl Socket {
 }
 
 /// A frame to send.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Outgoing<'a> {
     /// Copied.
     Copy(&'a [u8]),
     /// Shared with libzmq until it has written it.
     Share(&'a Bytes),
+    /// Likewise, and counted until then.
+    Counted(Bytes, &'a Unwritten),
+}
+
+/// How many frames libzmq has and has not written yet.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Unwritten(Arc<AtomicUsize>);
+
+/// One of them.
+#[derive(Debug)]
+pub(crate) struct OneUnwritten(Unwritten);
+
+impl Unwritten {
+    pub(crate) fn is_none(&self) -> bool {
+        self.0.load(Ordering::Acquire) == 0
+    }
+
+    /// One more, as long as the value is there.
+    pub(crate) fn one(&self) -> OneUnwritten {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        OneUnwritten(self.clone())
+    }
+}
+
+impl Drop for OneUnwritten {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// What libzmq has of ours, until it has written it.
+struct Handed {
+    bytes: Bytes,
+    _counted: Option<OneUnwritten>,
 }
 
 /// A libzmq message. Boxed, because libzmq must not see it move.
@@ -331,8 +366,13 @@ impl Frame {
 
     fn outgoing(frame: Outgoing<'_>) -> io::Result<Self> {
         match frame {
-            Outgoing::Share(bytes) if bytes.len() > COPY_MAX => Self::share(bytes.clone()),
+            Outgoing::Share(bytes) if bytes.len() > COPY_MAX => {
+                Self::share(Handed { bytes: bytes.clone(), _counted: None })
+            }
             Outgoing::Share(bytes) => Self::copy(bytes),
+            Outgoing::Counted(bytes, unwritten) => {
+                Self::share(Handed { bytes, _counted: Some(unwritten.one()) })
+            }
             Outgoing::Copy(bytes) => Self::copy(bytes),
         }
     }
@@ -357,11 +397,11 @@ impl Frame {
         Ok(frame)
     }
 
-    fn share(bytes: Bytes) -> io::Result<Self> {
+    fn share(handed: Handed) -> io::Result<Self> {
         // SAFETY: as in `empty`.
         let mut frame = Self(Box::new(unsafe { std::mem::zeroed() }));
-        let (data, size) = (bytes.as_ptr().cast_mut().cast(), bytes.len());
-        let hint = Box::into_raw(Box::new(bytes));
+        let (data, size) = (handed.bytes.as_ptr().cast_mut().cast(), handed.bytes.len());
+        let hint = Box::into_raw(Box::new(handed));
         // SAFETY: the bytes live until `release` drops the box; libzmq does not write to them.
         let made = unsafe {
             zmq_sys::zmq_msg_init_data(frame.0.as_mut(), data, size, Some(release), hint.cast())
@@ -409,7 +449,7 @@ impl Frame {
 
 unsafe extern "C" fn release(_data: *mut c_void, hint: *mut c_void) {
     // SAFETY: `hint` is the box that `share` gave away, and libzmq calls this once.
-    drop(unsafe { Box::from_raw(hint.cast::<Bytes>()) });
+    drop(unsafe { Box::from_raw(hint.cast::<Handed>()) });
 }
 
 fn c_string(text: &str) -> io::Result<CString> {

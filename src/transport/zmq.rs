@@ -8,6 +8,7 @@
 //! from outside the job: `question`.
 
 mod channel;
+mod ending;
 mod names;
 mod out;
 mod question;
@@ -460,6 +461,10 @@ impl ZmqTransport {
         let peers = std::mem::take(&mut *self.peers_mut());
         for channel in peers.into_values() {
             close_channel(&channel, linger);
+        }
+        let until = awake::now() + linger + ending::GIVE_UP;
+        while self.outs.end_some() && awake::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
         }
         lock(&self.keys).clear();
         self.outs.close(linger);

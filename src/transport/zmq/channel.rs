@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::super::sys::{Outgoing, Socket};
+use super::super::sys::{Outgoing, Socket, Unwritten};
 use super::lock;
 use super::out::Route;
 use crate::entrance::Entrance;
@@ -114,13 +114,23 @@ impl StockChannel {
 }
 
 /// Sends the frames of a message behind those that say where it goes: there was room for the whole
-/// then.
-pub(super) fn send_frames(socket: &mut Socket, meta: &[u8], data: &[Bytes]) -> io::Result<()> {
-    socket.send(Outgoing::Copy(meta), !data.is_empty(), true)?;
-    for (i, frame) in data.iter().enumerate() {
-        socket.send(Outgoing::Share(frame), i + 1 < data.len(), true)?;
+/// then. `unwritten` counts the message until libzmq has written it.
+pub(super) fn send_frames(
+    socket: &mut Socket,
+    meta: &[u8],
+    data: &[Bytes],
+    unwritten: Option<&Unwritten>,
+) -> io::Result<()> {
+    let Some((last, others)) = data.split_last() else {
+        let counted = |unwritten| Outgoing::Counted(Bytes::copy_from_slice(meta), unwritten);
+        return socket.send(unwritten.map_or(Outgoing::Copy(meta), counted), false, true);
+    };
+    socket.send(Outgoing::Copy(meta), true, true)?;
+    for frame in others {
+        socket.send(Outgoing::Share(frame), true, true)?;
     }
-    Ok(())
+    let counted = |unwritten| Outgoing::Counted(last.clone(), unwritten);
+    socket.send(unwritten.map_or(Outgoing::Share(last), counted), false, true)
 }
 
 pub(super) fn waiting(meta: &[u8], data: &[Bytes]) -> Waiting {

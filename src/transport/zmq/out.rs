@@ -19,13 +19,17 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::super::sys::fork::Marked;
-use super::super::sys::{Context, Frame, Kind, Outgoing, Socket};
+use super::super::sys::{Context, Frame, Kind, Outgoing, Socket, Unwritten};
 use super::channel::send_frames;
+use super::ending::{Due, Ending};
 use super::{Endpoint, ZmqOptions, keep_alive, lock};
 use pslite_observe::awake;
 
 /// How long a replaced or closed connection may take to flush what it holds.
 pub(super) const FLUSH: Duration = Duration::from_secs(1);
+/// For how long it is waited until libzmq has heard that a connection broke; then it is looked at
+/// later. (It would connect again after [`RECONNECT_MS`].)
+const HEARS: Duration = Duration::from_millis(20);
 /// For how long after its end a connection may still be reported.
 const REST: Duration = Duration::from_secs(3);
 /// The first and the longest wait before connecting again (stock waits 100 ms at once).
@@ -70,6 +74,10 @@ struct Reports {
     places: Places,
     /// Which connection has which descriptor.
     standing: BTreeMap<u32, u64>,
+    /// What was read, and nobody was told yet.
+    heard: Vec<(u64, Report)>,
+    /// Connections that nobody sends over any more.
+    ending: Vec<Ending>,
 }
 
 /// What a socket is connected to, or was a moment ago.
@@ -175,7 +183,13 @@ impl Out {
         from.set_int(zmq_sys::ZMQ_RCVHWM, REPORTS_MAX)?;
         from.connect(reports_at)?;
         let signal = if receives { Some(socket.signal()?) } else { None };
-        let reports = Reports { from, places: Places::default(), standing: BTreeMap::new() };
+        let reports = Reports {
+            from,
+            places: Places::default(),
+            standing: BTreeMap::new(),
+            heard: Vec::new(),
+            ending: Vec::new(),
+        };
         Ok(Self { socket: Mutex::new(socket), is_named, signal, reports: Mutex::new(reports) })
     }
 
@@ -195,11 +209,9 @@ impl Out {
         let is_ending;
         {
             let mut reports = lock(&self.reports);
-            while let Ok(event) = reports.from.receive(false) {
-                // The second frame is the address.
-                let Ok(address) = reports.from.receive(false) else { break };
-                out.extend(reports.report(&event, &address));
-            }
+            reports.hear();
+            self.end_some(&mut reports);
+            out.append(&mut reports.heard);
             is_ending = reports.places.any_ends(awake::now());
         }
         if is_ending {
@@ -220,7 +232,63 @@ impl Out {
     }
 }
 
+impl Out {
+    /// Goes on with the connections that end. True if some are left.
+    fn end_some(&self, reports: &mut Reports) -> bool {
+        for ending in std::mem::take(&mut reports.ending) {
+            let due = ending.due(awake::now(), reports.descriptor_of(ending.number), FLUSH);
+            match due {
+                Due::Later => reports.ending.push(ending),
+                Due::Now(linger) => self.disconnect(reports, &ending, linger),
+                Due::Break(descriptor) => {
+                    if !ending.cut(descriptor) || reports.hears_the_end(ending.number) {
+                        self.disconnect(reports, &ending, Duration::ZERO);
+                    } else {
+                        reports.ending.push(ending);
+                    }
+                }
+            }
+        }
+        !reports.ending.is_empty()
+    }
+
+    fn disconnect(&self, reports: &mut Reports, ending: &Ending, linger: Duration) {
+        let mut socket = lock(&self.socket);
+        let _ = socket.set_int(zmq_sys::ZMQ_LINGER, linger.as_millis() as i32);
+        let _ = socket.disconnect(&ending.place.to_string());
+        reports.places.end(ending.number, awake::now());
+        reports.standing.retain(|_, standing| *standing != ending.number);
+    }
+}
+
 impl Reports {
+    /// Reads what came.
+    fn hear(&mut self) {
+        while let Ok(event) = self.from.receive(false) {
+            // The second frame is the address.
+            let Ok(address) = self.from.receive(false) else { break };
+            let report = self.report(&event, &address);
+            self.heard.extend(report);
+        }
+    }
+
+    fn descriptor_of(&self, number: u64) -> Option<u32> {
+        self.standing.iter().find(|(_, standing)| **standing == number).map(|(fd, _)| *fd)
+    }
+
+    /// Waits for a moment until libzmq has heard that a connection broke. False if it has not.
+    fn hears_the_end(&mut self, number: u64) -> bool {
+        let until = awake::now() + HEARS;
+        while self.descriptor_of(number).is_some() {
+            if awake::now() > until {
+                return false;
+            }
+            std::thread::sleep(Duration::from_micros(50));
+            self.hear();
+        }
+        true
+    }
+
     /// Takes one apart: the number of the event (2 bytes) and its value (4), in the machine's
     /// order.
     fn report(&mut self, event: &Frame, address: &Frame) -> Option<(u64, Report)> {
@@ -249,7 +317,8 @@ impl Reports {
 pub(super) struct Route {
     pub(super) out: Arc<Out>,
     number: u64,
-    address: String,
+    place: Endpoint,
+    unwritten: Unwritten,
 }
 
 impl Route {
@@ -261,19 +330,21 @@ impl Route {
     pub(super) fn send(&self, meta: &[u8], data: &[Bytes]) -> io::Result<()> {
         let mut socket = lock(&self.out.socket);
         socket.send(Outgoing::Copy(&id_of(self.number)), true, false)?;
-        send_frames(&mut socket, meta, data)
+        send_frames(&mut socket, meta, data, Some(&self.unwritten))
     }
 
-    /// Ends the connection; what it holds may be flushed for so long.
+    /// Ends the connection, at once or when reports are read; what it holds may be flushed for so
+    /// long. Nobody else takes its place before.
     pub(super) fn close(&self, linger: Duration) {
-        // Not before: nobody else may take the place of a connection that still stands.
         let mut reports = lock(&self.out.reports);
-        let mut socket = lock(&self.out.socket);
-        let _ = socket.set_int(zmq_sys::ZMQ_LINGER, linger.as_millis() as i32);
-        let _ = socket.disconnect(&self.address);
-        reports.places.end(self.number, awake::now());
-        let number = self.number;
-        reports.standing.retain(|_, standing| *standing != number);
+        reports.ending.push(Ending {
+            number: self.number,
+            place: self.place.clone(),
+            unwritten: self.unwritten.clone(),
+            until: awake::now() + linger,
+        });
+        reports.hear();
+        self.out.end_some(&mut reports);
     }
 }
 
@@ -316,7 +387,7 @@ impl Outs {
                 out
             }
         };
-        let route = Route { out, number, address: endpoint.to_string() };
+        let route = Route { out, number, place: endpoint.clone(), unwritten: Unwritten::default() };
         if let Err(error) = route.out.connect(endpoint, number, name) {
             lock(&route.out.reports).places.end(number, awake::now());
             return Err(error);
@@ -337,6 +408,15 @@ impl Outs {
             used |= out.read_reports(&mut all);
         }
         (all, used)
+    }
+
+    /// Goes on with the connections that end. True if some are left.
+    pub(super) fn end_some(&self) -> bool {
+        self.all().iter().fold(false, |left, out| {
+            let mut reports = lock(&out.reports);
+            reports.hear();
+            out.end_some(&mut reports) | left
+        })
     }
 
     /// Closes all, once nobody uses them; what they hold may be flushed for so long.

@@ -454,6 +454,62 @@ fn what_was_sent_before_the_close_arrives() {
     assert!(matches!(late, Err(SendError::NoSuchPeer)), "{late:?}");
 }
 
+/// A peer that reads no more, and a sender whose messages to it are stuck, the first of them half
+/// written.
+fn stuck() -> (Socket, Arc<ZmqTransport>) {
+    let peers = Context::new().unwrap();
+    let mut peer = peers.socket(Kind::Router).unwrap();
+    peer.set_int(zmq_sys::ZMQ_LINGER, 0).unwrap();
+    peer.set_int(zmq_sys::ZMQ_RCVHWM, 1).unwrap();
+    peer.bind("tcp://127.0.0.1:*").unwrap();
+    let text = peer.last_endpoint().unwrap();
+    let port = text.rsplit(':').next().unwrap().parse().unwrap();
+    let place = Endpoint::Tcp { host: "127.0.0.1".to_owned(), port };
+    let sender = sender(&OPTIONS, &place, 9);
+    wait_for_channel(&sender, 8, true);
+    let large = Bytes::from(vec![0; 16 << 20]);
+    for _ in 0..4 {
+        let data = [large.clone(), large.clone(), Bytes::from_static(b"last")];
+        sender.send(8, b"meta", &data, 0, SendMode::Block).unwrap();
+    }
+    // More than the kernel takes.
+    thread::sleep(Duration::from_millis(200));
+    (peer, sender)
+}
+
+/// libzmq would end the process (`ending`).
+#[test]
+fn a_peer_may_die_when_a_full_connection_to_it_is_given_up() {
+    for linger in [Duration::ZERO, Duration::from_millis(50)] {
+        let (peer, sender) = stuck();
+        sender.disconnect(8, linger);
+        // The clock of the node looks every 50 ms.
+        thread::sleep(2 * linger);
+        drop(peer);
+        let mut events = Vec::new();
+        for _ in 0..30 {
+            thread::sleep(Duration::from_millis(10));
+            sender.channel_events(&mut events);
+        }
+        assert!(!sender.outs.end_some(), "{linger:?}");
+    }
+}
+
+#[test]
+fn a_full_connection_is_given_up_when_its_time_is_over() {
+    let (_peer, sender) = stuck();
+    sender.disconnect(8, Duration::from_millis(50));
+    let until = Instant::now() + LIMIT;
+    while sender.outs.end_some() {
+        assert!(Instant::now() < until);
+        thread::sleep(Duration::from_millis(1));
+    }
+    let (_peer, sender) = stuck();
+    let (took, ()) = timed(|| sender.close(Duration::from_millis(50)));
+    drop(sender);
+    assert!(took < LIMIT, "{took:?}");
+}
+
 /// Also if it happens to have its very name: stock's ROUTER goes on listening to the dead one
 /// (docs/divergences.md).
 #[test]

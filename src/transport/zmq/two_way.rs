@@ -264,7 +264,7 @@ impl ZmqTransport {
         let sent = socket
             .send(Outgoing::Copy(to.as_bytes()), true, false)
             .and_then(|()| socket.send(Outgoing::Copy(me.as_bytes()), true, true))
-            .and_then(|()| send_frames(socket, meta, data));
+            .and_then(|()| send_frames(socket, meta, data, None));
         if two_way.sleeps.load(Ordering::SeqCst) && socket.has_message().unwrap_or(true) {
             two_way.ring();
         }
