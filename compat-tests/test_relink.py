@@ -144,6 +144,19 @@ def test_customers_and_messages(variant):
         environment={"DMLC_NUM_WORKER": "2"})
 
 
+@pytest.mark.parametrize("mode, servers", [
+    ("mxnet", STOCK), ("shared", NATIVE), ("own", NATIVE)])
+def test_a_second_kvstore_of_a_process(mode, servers):
+    """MXNet's is refused; others share their keys, or say that they do not."""
+    program = build("gcc-c++11", "relink_second_kvstore.cc")
+    library = {"scheduler": servers, "server": servers, "worker": STOCK}
+    cluster = Cluster(program, command=[str(program), mode], library=library, timeout=60,
+                      workers=2 if mode == "mxnet" else 1).run()
+    for node in cluster.nodes.values():
+        assert not node.hung and node.returncode == 0, cluster.describe()
+    assert all(worker.out == "all is right\n" for worker in cluster.workers), cluster.describe()
+
+
 @ALL
 def test_byteps(variant):
     program = build(variant, "relink_byteps.cc")

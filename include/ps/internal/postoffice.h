@@ -255,6 +255,7 @@ class Postoffice {
   }
 
   void start(int customer_id, const char* argv0, bool do_barrier);
+  void refuse_second_kvstore(int customer_id, const char* argv0) const;
   // True if what does not change in a job is known.
   bool has_learned() const {
     if (is_started_) return true;

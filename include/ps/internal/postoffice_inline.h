@@ -50,7 +50,21 @@ inline void Postoffice::Init(Node::Role role) {
   }
 }
 
+// MXNet's kvstores number their keys from 0, each of them, and say the name of MXNet. The first
+// ones of several threads may start together: they are workers of their own, and share their keys.
+inline void Postoffice::refuse_second_kvstore(int customer_id, const char* argv0) const {
+  const bool is_mxnet = argv0 && std::strcmp(argv0, "mxnet") == 0;
+  if (!is_mxnet || customer_id == 0 || !is_worker() || !has_learned()) return;
+  throw dmlc::Error(
+      "ps::Postoffice::Start: a second kvstore of this process (customer " +
+      std::to_string(customer_id) +
+      ") cannot have keys of its own in an MXNet that was built against pslite's headers, and its "
+      "keys would be those of the first. Use one kvstore for all, with other keys for other "
+      "arrays, or the mxnet wheel with pslite preloaded");
+}
+
 inline void Postoffice::start(int customer_id, const char* argv0, bool do_barrier) {
+  refuse_second_kvstore(customer_id, argv0);
   // BytePS answers pulls out of the memory that the next round is summed in (docs/divergences.md).
   // It says its name: "byteps", and the server of 0.2.5 "byteps_server".
   const bool is_byteps = argv0 && std::strncmp(argv0, "byteps", 6) == 0;
