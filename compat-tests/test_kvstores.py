@@ -73,6 +73,7 @@ REFUSED = {
     "a stock server": ({"scheduler": OURS, "server": [STOCK, OURS], "worker": OURS}, {}),
     "a stock scheduler": ({"scheduler": STOCK, "server": OURS, "worker": OURS}, {}),
     "MXNet's own server": (OURS, {"PSLITE_STORE": "mxnet"}),
+    "another wire": (OURS, {"PSLITE_WIRE": "byteps-0.2.5"}),
 }
 
 
@@ -86,7 +87,8 @@ def test_the_second_one_is_refused_where_keys_are_not_kept_apart(case):
         for node in running.workers:
             assert node.returncode != 0 and not node.hung, running.describe()
             assert "cannot have keys of its own" in node.output, running.describe()
-    named = {"a stock scheduler": "the scheduler is stock's"}.get(case, "server ")
+    named = {"a stock scheduler": "the scheduler is stock's", "another wire": "(PSLITE_WIRE)"}
+    named = named.get(case, "server ")
     assert all(named in node.output for node in running.workers), running.describe()
 
 

@@ -80,22 +80,33 @@ impl Cluster {
         }
     }
 
-    /// A customer of a member registers. Stock ignores it (van.cc:131), and so does this, unless
-    /// the worker would mix its keys with those of the others: where stores keep them apart, only
-    /// a worker that knows of it can have two kvstores.
+    /// A customer of a member registers. Stock ignores it (van.cc:131). So does this, with a
+    /// warning if it is a stock one; unless the worker would mix its keys with those of the
+    /// others: where stores keep them apart, only a worker that knows of it can have two kvstores.
     fn further_customer(&mut self, member: NodeId, node: &Node, out: &mut Vec<Action>) {
         let is_new = !self.customers.get(&member).is_none_or(|all| all.contains(&node.customer_id));
         let knows = self.members.get(&member).is_none_or(Node::keeps_keys_apart);
-        let is_server = |node: &Node| node.role == Role::Server;
-        let mut servers = self.members.values().filter(|node| is_server(node));
-        if !self.ready || !is_new || knows || !servers.any(Node::keeps_keys_apart) {
+        if !self.ready || !is_new || knows {
             return;
         }
-        let text = format!(
-            "{} made a second kvstore (customer {}); its ps-lite mixes the keys of two: use one \
-             kvstore in each process, or pslite in the workers too",
+        let is_server = |node: &Node| node.role == Role::Server;
+        let mut servers = self.members.values().filter(|node| is_server(node));
+        let who = format!(
+            "{} made a second kvstore (customer {})",
             self.describe(member),
             node.customer_id
+        );
+        if !servers.any(Node::keeps_keys_apart) {
+            // A program of its own may want that.
+            let text = format!(
+                "{who}: its keys are those of the first; an MXNet that is not over pslite waits \
+                 there for ever"
+            );
+            return Self::log(out, Level::Warning, text);
+        }
+        let text = format!(
+            "{who}; its ps-lite mixes the keys of two: use one kvstore in each process, or pslite \
+             in the workers too"
         );
         self.fail_everywhere(EMPTY, Failure { kind: FailureKind::Config, text }, out);
     }

@@ -69,7 +69,8 @@ impl WorkerCustomer {
 }
 
 const CANNOT: &str = "(a second kvstore of this process, say) cannot have keys of its own:";
-const BY_SCHEDULER: &str = "the scheduler is stock's, and does not say what servers can";
+const BY_SCHEDULER: &str = "nobody says what servers can: the scheduler is stock's, or the wire is \
+    BytePS's (PSLITE_WIRE)";
 const BY_SERVER: &str = ": its server tells keys apart and not customers (a stock server, an older \
     pslite, MXNet's own by PSLITE_STORE=mxnet or PSLITE_WIRE, or an application's handler)";
 const WAY_OUT: &str = ". Use pslite's servers, or one kvstore for all, with other keys for other \
