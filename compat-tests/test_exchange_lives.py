@@ -7,6 +7,7 @@ import pytest
 
 from elastic_job import ended_well
 from test_exchange import job
+from test_sync import job as of_programs
 
 #: Most of the time passes in waiting (pytest.ini).
 pytestmark = pytest.mark.waits
@@ -82,6 +83,38 @@ def test_one_that_comes_back_trains_with_the_others(sync):
         # It trained on from where the others were, who had 11 steps at least.
         for key in KEYS:
             assert back.result["values"][key][0] <= -0.25 * 6 * 11, running.describe()
+
+
+@pytest.mark.parametrize("sync", ("fedavg:steps=1", "nbsync:momentum=0"))
+def test_a_program_that_steps_its_own_values_comes_back(sync):
+    """pslite.sync without MXNet. The new process begins with the global values, and not with those
+    of its own first arrays; and its steps count from then on."""
+    with of_programs(sync, "lives", 200, PAUSE, workers=3, servers=2,
+                     env={**LIVES, "PS_VERBOSE": 1}) as running:
+        command = running.command
+        running.command = [*command[:4], "12", str(PAUSE)]
+        back = running.spawn("worker", name="back", held=True)
+        running.command = command
+        running.start()
+        assert back.wait_for("held", 60), running.describe()
+        others = kill(running, 11)
+        back.let_go()
+        assert back.wait_for("step 12\n", 60), running.describe()
+        assert "this is worker 2 (id" in back.output, running.describe()
+        ended_well(running, gone=("lost worker",))
+        one, other = (worker.result for worker in others)
+        found = back.result
+    assert found["steps"] == 12 and one["steps"] == other["steps"] == 200
+    for name in ("w", "v"):
+        assert one[name] == other[name] and len(one[name]) == 1, (one, other)
+        assert found[name][0] > found["begun"] > 0, found
+    if sync == "fedavg:steps=1":
+        # Rounds of three move by 1/2: the others had ten before one died. Each step of the one that
+        # came back waits for such a round.
+        assert found["begun"] >= 10 * 0.5, found
+        assert found["w"][0] - found["begun"] >= 12 * 0.5, found
+        # Rounds without it move by 3/8, and by 1/4 when it has left, since it counts then.
+        assert 200 * 0.25 + 22 * 0.25 <= one["w"][0] < 200 * 0.5, (one, found)
 
 
 def test_without_elastic_workers_the_death_of_one_ends_the_job():

@@ -10,6 +10,7 @@ import time
 
 import numpy as np
 
+import common  # noqa: F401 (a process that is held waits in it)
 import sync_steps
 from pslite import errors, sync
 from pslite.kv import KVWorker
@@ -50,6 +51,25 @@ def sums(node):
         counts = exchange.counts
         return {"begun": begun, "own": own, "global": settled(node, exchange),
                 "mode": exchange.mode, "names": exchange.names(), "counts": counts._asdict()}
+
+
+def lives(node):
+    """STEPS PAUSE: a worker may die and come back. What it began and ended with, and in how many
+    steps."""
+    steps, pause = int(ARGUMENTS[0]), float(ARGUMENTS[1])
+    arrays = {"w": np.zeros(5), "v": np.zeros((2, 3), "float32")}
+    with sync.Exchange(node, arrays) as exchange:
+        begun = float(arrays["w"][0])
+        for step in range(1, steps + 1):
+            for array in arrays.values():
+                array += UNIT * (node.rank + 1)
+            exchange.step()
+            print(f"step {step}", flush=True)
+            time.sleep(pause)
+        exchange.finish()
+        # What its own steps and those of the others have made of it.
+        return {"begun": begun, "w": np.unique(arrays["w"]).tolist(),
+                "v": np.unique(arrays["v"]).tolist(), "steps": exchange.counts.iterations}
 
 
 def recurrence(node):
