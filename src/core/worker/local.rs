@@ -32,6 +32,7 @@ use crate::wire::exchange::word::{ExchangeReport, Stage};
 use crate::wire::{Key, Meta, NodeId};
 
 mod program;
+mod turns;
 mod words;
 
 /// Who a worker is.
@@ -66,6 +67,8 @@ pub struct Own {
     pub key: Key,
     /// The rank in whose range it lies.
     pub rank: u32,
+    /// The round of a delta that goes in its turn: newer ones go later.
+    pub round: Option<u64>,
     /// What the request says, but for its timestamp: it pulls, and with a delta it pushes. Who
     /// sends it does not wait for room, since it answers the program too. The rounds that may be in
     /// flight bound what waits.
@@ -142,6 +145,8 @@ pub struct LocalTraining {
     for_key: BTreeMap<Key, Vec<i32>>,
     /// Keys whose first value is on its way.
     beginning: BTreeMap<Key, Dtype>,
+    /// Deltas that go behind those of older rounds, by round and key ([`turns`]).
+    behind: BTreeMap<(u64, Key), Own>,
     /// Why nothing is answered any more.
     broken: Option<String>,
     /// What people are told of why it waits.
@@ -173,6 +178,7 @@ impl LocalTraining {
             held: VecDeque::new(),
             for_key: BTreeMap::new(),
             beginning: BTreeMap::new(),
+            behind: BTreeMap::new(),
             broken: None,
             hold: None,
             aligning: Aligning::default(),
@@ -242,6 +248,7 @@ impl LocalTraining {
     fn after(&mut self, now: Duration, steps: &mut Vec<LocalStep>) {
         self.end_if_broken(steps);
         self.go_on_aligning(now, steps);
+        self.send_in_turn(steps);
         let in_flight = self.machine.in_flight();
         let over = self.machine.counts().sent - in_flight as u64;
         self.gauge.flights(now, in_flight, over);
@@ -385,7 +392,9 @@ impl LocalTraining {
         let lens = lens_of(&delta);
         let kv = KvPairs { keys: way.keys.clone(), vals: delta, lens };
         let meta = Meta { push: true, pull: true, background: true, ..way.meta.clone() };
-        steps.push(LocalStep::Send(Box::new(Own { key, rank: way.rank, meta, kv })));
+        let round = self.machine.round_of(key);
+        let own = Own { key, rank: way.rank, round, meta, kv };
+        self.send(own, steps);
         Ok(())
     }
 
@@ -398,7 +407,8 @@ impl LocalTraining {
         let Some(way) = self.ways.get(&key) else { return };
         let meta = Meta { push: false, pull: true, background: true, ..way.meta.clone() };
         let kv = KvPairs { keys: way.keys.clone(), ..KvPairs::default() };
-        steps.push(LocalStep::Send(Box::new(Own { key, rank: way.rank, meta, kv })));
+        let own = Own { key, rank: way.rank, round: None, meta, kv };
+        self.send(own, steps);
     }
 
     // ---- what the servers answer ----------------------------------------------------------------
@@ -459,6 +469,7 @@ impl LocalTraining {
     fn breaks(&mut self, why: String, steps: &mut Vec<LocalStep>) {
         self.held.clear();
         self.for_key.clear();
+        self.behind.clear();
         for timestamp in std::mem::take(&mut self.open).into_keys() {
             steps.push(LocalStep::Refuse(timestamp, why.clone()));
         }
@@ -527,6 +538,7 @@ impl LocalTraining {
     /// The first promise that does not hold.
     pub fn validate(&self) -> Valid {
         self.machine.validate()?;
+        self.validate_turns()?;
         let waiting = self.held.iter().chain(self.for_key.values().flatten());
         require(waiting.clone().count() == self.open.len(), || {
             format!("{} requests are open, {} wait", self.open.len(), waiting.clone().count())

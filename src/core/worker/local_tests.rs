@@ -282,6 +282,31 @@ fn what_is_pushed_and_pulled_in_turn_waits_as_well() {
     }
 }
 
+/// Else the oldest round would be the last to travel, and nothing more could be sent.
+#[test]
+fn deltas_go_in_the_order_of_rounds() {
+    let mut job = Job::begun("nbsync:momentum=0,sections=2,window=2", 1);
+    let [first, second] = keys();
+    let mut sent = Vec::new();
+    for answered in [vec![], vec![], vec![first], vec![second, first]] {
+        for key in answered {
+            let steps = &mut job.steps[0];
+            job.workers[0].own_answered(NOW, key, Ok(&bytes(8.0)), steps);
+        }
+        job.push_pull(0, 2.0);
+        let of_iteration = job.steps[0].iter().filter_map(|step| match step {
+            LocalStep::Send(own) => Some((own.round.unwrap(), own.key)),
+            _ => None,
+        });
+        sent.push(of_iteration.collect::<Vec<_>>());
+        job.steps[0].clear();
+    }
+    // The program pushes the first key first, and in the last iteration its round is the newer one.
+    let expected = [vec![], vec![(0, first), (1, second)], vec![(2, first)]];
+    assert_eq!(sent[..3], expected);
+    assert_eq!(sent[3], [(3, second), (4, first)]);
+}
+
 #[test]
 fn nobody_waits_for_the_network_until_it_would_run_away() {
     let mut job = Job::begun("nbsync:published", 2);

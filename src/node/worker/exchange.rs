@@ -186,7 +186,7 @@ impl WorkerCustomer {
     }
 
     /// Sends a request of the worker's own.
-    fn send_own(&self, node: &NodeRef, Own { key, rank, meta, kv }: Own) {
+    fn send_own(&self, node: &NodeRef, Own { key, rank, meta, kv, .. }: Own) {
         let mut state = lock(&self.requests);
         let timestamp = state.requests.new_request(&[server_id(rank as usize)]);
         state.asked(node.traffic(), timestamp);

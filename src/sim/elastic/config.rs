@@ -96,6 +96,8 @@ pub struct Exchanges {
     pub compute: Duration,
     /// At its end each worker waits until all are equal.
     pub finishes: bool,
+    /// Programs step their values themselves (`pslite.sync`): there is no optimizer.
+    pub by_program: bool,
 }
 
 /// A job and its fate.

@@ -119,11 +119,13 @@ pub enum Plant {
     AlignsAtTheFirst,
     /// Where all align, workers that died are awaited.
     MeetingAwaitsTheDead,
+    /// A worker sends its deltas in another order than that of rounds.
+    TurnsMixed,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 46] = [
+    pub const ALL: [Self; 47] = [
         Self::DuplicateCounted,
         Self::AnswerBeforeReplica,
         Self::StaleRouteWins,
@@ -170,6 +172,7 @@ impl Plant {
         Self::LeftAwaited,
         Self::AlignsAtTheFirst,
         Self::MeetingAwaitsTheDead,
+        Self::TurnsMixed,
     ];
 }
 

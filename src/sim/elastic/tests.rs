@@ -107,11 +107,12 @@ fn seeds_with_exchanges() {
     let first = number("PSLITE_TEST_SEED").unwrap_or(0);
     let fixed = Fixed { scenario: Some(Scenario::Exchange), ..Fixed::default() };
     let (mut found, mut rounds, mut held, mut opened) = (Vec::new(), 0, 0, 0);
-    let mut equal = 0;
+    let (mut equal, mut by_program) = (0, 0);
     let seeds = number("PSLITE_TEST_SEEDS").unwrap_or(EXCHANGE_SEEDS);
     for seed in first..first + seeds {
         let config = job(seed, &fixed);
         assert!(config.exchange.is_some(), "seed {seed}");
+        by_program += u64::from(config.exchange.is_some_and(|plan| plan.by_program));
         let report = run(&config);
         found.extend(fault(seed, fixed.scenario, &report));
         let exchanges = report.ledger.exchanges();
@@ -121,6 +122,7 @@ fn seeds_with_exchanges() {
     }
     assert!(found.is_empty(), "{}", found.join("\n"));
     assert!(equal > 5 * seeds, "{equal} values were equal where workers aligned");
+    assert!(by_program > seeds / 10, "programs of {by_program} of {seeds} jobs step themselves");
     assert!(rounds > 20 * seeds as usize, "{rounds} rounds of keys in {seeds} jobs");
     assert!(held > seeds / 10, "{held} pushes were held in {seeds} jobs");
     assert!(opened > 5 * seeds, "{opened} sums went along trees in {seeds} jobs");
@@ -267,7 +269,7 @@ fn a_seed_always_goes_the_same_way() {
 const SECOND_SEEDS: u64 = 6;
 
 /// Where each mistake shows soonest.
-const PLANTED: [(Plant, Scenario); 46] = [
+const PLANTED: [(Plant, Scenario); 47] = [
     (Plant::DuplicateCounted, Scenario::Calm),
     (Plant::AnswerBeforeReplica, Scenario::Restarts),
     (Plant::StaleRouteWins, Scenario::Moves),
@@ -314,6 +316,7 @@ const PLANTED: [(Plant, Scenario); 46] = [
     (Plant::LeftAwaited, Scenario::Exchange),
     (Plant::AlignsAtTheFirst, Scenario::Exchange),
     (Plant::MeetingAwaitsTheDead, Scenario::ExchangeLives),
+    (Plant::TurnsMixed, Scenario::Exchange),
 ];
 
 fn is_caught((plant, scenario): (Plant, Scenario)) {

@@ -8,6 +8,10 @@
 //! program pushes and pulls. What is not pushed in that iteration follows when it ends: in its turn
 //! a worker sends all keys of a section that it knows, or somebody would wait for them.
 //!
+//! A program pushes in an order of its own, and rounds are taken in theirs. So that the oldest
+//! round is not the last to travel, what is sent in an iteration goes in the order of rounds: a
+//! delta waits for those of older rounds that are still to be pushed ([`Exchange::turn`]).
+//!
 //! A mode that waits does not let the program have a value from its send until the global one is
 //! here: the caller withholds the answer, and swaps when the value comes.
 //!
@@ -31,6 +35,11 @@ use crate::wire::exchange::ExchangeSpec;
 
 /// Rounds in flight where the scheduler sets how many, until it has said so.
 const WINDOW_AT_FIRST: u32 = 2;
+
+/// A key that was pushed in so many iterations in a row is likely to be pushed in the next one:
+/// newer rounds go behind it. One that comes every other time is not, or they would wait for it as
+/// often.
+const LIKELY: u64 = 2;
 
 /// What is to be done with a key, in this order, after the optimizer's step if it was pushed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -133,8 +142,27 @@ pub(super) struct Known {
     bytes: u64,
     /// The iteration in which it was pushed last.
     pushed: u64,
+    /// In so many iterations in a row it was pushed, that one included.
+    streak: u64,
     /// The round in flight that it is in.
     flight: Option<u64>,
+    /// Newer rounds go behind it.
+    first: bool,
+}
+
+impl Known {
+    /// It was pushed in that iteration.
+    const fn is_pushed(&mut self, iteration: u64) {
+        let again = self.pushed.saturating_add(1) == iteration;
+        self.streak = if again { self.streak.saturating_add(1) } else { 1 };
+        self.pushed = iteration;
+    }
+
+    /// True if it is likely to be pushed in the iteration that begins.
+    fn is_likely(&self, iteration: u64) -> bool {
+        let before = iteration.saturating_sub(1);
+        self.pushed == before && self.streak >= LIKELY.min(before)
+    }
 }
 
 /// A round in flight.
@@ -148,6 +176,8 @@ pub(super) struct Flight {
     keys: Vec<Key>,
     /// How many of them are not answered.
     open: usize,
+    /// How many are likely to be pushed yet.
+    likely: usize,
     /// All keys that belong to it are sent.
     closed: bool,
 }
@@ -386,9 +416,12 @@ impl Exchange {
             self.own_until = self.counts.sent + 1;
         }
         let (begin, end) = self.sections.range(section);
-        let of_section = self.keys.range(begin..);
-        for (key, _) in of_section.take_while(|(key, _)| end.is_none_or(|end| **key < end)) {
+        let mut likely = 0;
+        let of_section = self.keys.range_mut(begin..);
+        for (key, known) in of_section.take_while(|(key, _)| end.is_none_or(|end| **key < end)) {
             self.due.entry(*key).or_default().send = true;
+            known.first = known.is_likely(self.iteration);
+            likely += usize::from(known.first);
         }
         self.flights.push_back(Flight {
             number: self.counts.sent,
@@ -396,6 +429,7 @@ impl Exchange {
             iteration: self.iteration,
             keys: Vec::new(),
             open: 0,
+            likely,
             closed: false,
         });
         self.sent_in.insert(section, self.iteration);
@@ -405,6 +439,25 @@ impl Exchange {
     /// True if that section is being sent in this iteration.
     fn sends(&self, section: u64) -> bool {
         self.sending(section).is_some()
+    }
+
+    /// What is sent of rounds after this one waits: something of it is likely to be pushed yet, in
+    /// this iteration. `None`: nothing waits. It changes with what is pushed, and when all that is
+    /// left of an iteration is done.
+    #[must_use]
+    pub fn turn(&self) -> Option<u64> {
+        let has_turn = |flight: &&Flight| {
+            flight.likely > 0 && !flight.closed && !self.waits_for(flight.number)
+        };
+        self.flights.iter().find(has_turn).map(|flight| flight.number)
+    }
+
+    /// The round of what was sent of a key, if that has a turn: what the program waits for goes at
+    /// once.
+    #[must_use]
+    pub fn round_of(&self, key: Key) -> Option<u64> {
+        let flight = self.keys.get(&key).and_then(|known| known.flight);
+        flight.filter(|round| !self.waits_for(*round))
     }
 
     fn sending(&self, section: u64) -> Option<usize> {
@@ -426,6 +479,7 @@ impl Exchange {
         flight.open += 1;
         if let Some(known) = self.keys.get_mut(&key) {
             known.flight = Some(flight.number);
+            flight.likely -= usize::from(std::mem::take(&mut known.first));
         }
     }
 
@@ -504,7 +558,7 @@ impl Exchange {
 /// Notes a push. True if the key is new.
 fn known_of(keys: &mut BTreeMap<Key, Known>, key: Key, bytes: u64, pushed: u64) -> bool {
     let is_new = !keys.contains_key(&key);
-    let known = keys.entry(key).or_insert(Known { bytes, pushed, flight: None });
-    known.pushed = pushed;
+    let new = Known { bytes, pushed, streak: 0, flight: None, first: false };
+    keys.entry(key).or_insert(new).is_pushed(pushed);
     is_new
 }

@@ -95,6 +95,75 @@ fn sections_take_turns_and_so_many_are_in_flight() {
     exchange.validate().unwrap();
 }
 
+/// A job of four sections in the middle of its third iteration: the fourth one's round is older
+/// than that of the first, and its key is pushed last.
+fn with_an_older_round_pushed_last() -> Exchange {
+    let mut exchange = machine("nbsync:sections=4,window=4");
+    iterate(&mut exchange, 4);
+    assert_eq!(iterate(&mut exchange, 4), [SENDS; 4]);
+    assert_eq!(exchange.turn(), None, "nobody knows what is pushed next");
+    for key in 1..4 {
+        exchange.answered(key);
+    }
+    assert_eq!(iterate(&mut exchange, 4), [BOTH, BOTH, BOTH, NOTHING]);
+    exchange.answered(4);
+    exchange.answered(1);
+    assert_eq!(take(&mut exchange, 1).1, Act { swap: true, send: true });
+    exchange
+}
+
+#[test]
+fn what_is_sent_in_an_iteration_goes_in_the_order_of_rounds() {
+    let mut exchange = with_an_older_round_pushed_last();
+    assert_eq!((exchange.turn(), exchange.round_of(1)), (Some(7), Some(8)));
+    assert_eq!((take(&mut exchange, 2).1, take(&mut exchange, 3).1), Default::default());
+    assert_eq!(exchange.turn(), Some(7));
+    assert_eq!(take(&mut exchange, 4).1, Act { swap: true, send: true });
+    assert_eq!((exchange.turn(), exchange.round_of(4)), (None, Some(7)));
+    exchange.validate().unwrap();
+}
+
+/// What is left out is awaited until the iteration is over, and not again before it was pushed
+/// twice.
+#[test]
+fn a_key_that_is_left_out_keeps_nobody_longer_than_an_iteration() {
+    let mut exchange = with_an_older_round_pushed_last();
+    take(&mut exchange, 2);
+    take(&mut exchange, 3);
+    assert_eq!(exchange.turn(), Some(7));
+    assert_eq!(take(&mut exchange, 1).0, [(4, Act { swap: true, send: true })]);
+    assert_eq!(exchange.turn(), None);
+    // Once more it is pushed, and then it is left out.
+    take(&mut exchange, 2);
+    take(&mut exchange, 3);
+    take(&mut exchange, 4);
+    for key in 1..=4 {
+        exchange.answered(key);
+    }
+    take(&mut exchange, 1);
+    assert!(exchange.turn().is_some_and(|round| round % 4 != 3), "{:?}", exchange.turn());
+    take(&mut exchange, 2);
+    take(&mut exchange, 3);
+    assert_eq!(exchange.turn(), None, "one time is no habit");
+    exchange.validate().unwrap();
+}
+
+#[test]
+fn what_the_program_waits_for_goes_at_once() {
+    let mut exchange = machine("fedavg:steps=1");
+    (0..3).for_each(|_| {
+        iterate(&mut exchange, 3);
+        assert_eq!((exchange.turn(), exchange.round_of(2)), (None, None));
+        (1..=3).for_each(|key| assert!(exchange.answered(key).swap));
+    });
+    let mut together = machine("nbsync:sections=2,window=2,every=3");
+    (0..2).for_each(|_| drop(iterate(&mut together, 2)));
+    (1..=2).for_each(|key| assert!(together.answered(key).is_nothing()));
+    together.aligned();
+    take(&mut together, 1);
+    assert_eq!((together.turn(), together.round_of(1)), (None, None));
+}
+
 #[test]
 fn the_window_is_the_schedulers_word_unless_the_job_was_told() {
     let mut exchange = machine("nbsync");

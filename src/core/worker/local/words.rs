@@ -147,6 +147,7 @@ impl LocalTraining {
     /// It can never be: what was changed cannot be sent.
     pub fn leave(&mut self, now: Duration, steps: &mut Vec<LocalStep>) -> Result<bool, String> {
         let rested = self.rest(Rest::Own, steps);
+        self.send_in_turn(steps);
         self.end_if_broken(steps);
         let is_over = rested.is_ok_and(|resting| resting.is_here && resting.is_done);
         match &self.broken {

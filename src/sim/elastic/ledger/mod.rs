@@ -366,6 +366,15 @@ impl Ledger {
         }
     }
 
+    /// A worker sends a delta of a round after one of another: all tensors are pushed in each
+    /// iteration, so no newer round goes first.
+    pub(super) fn in_turn(&mut self, worker: usize, before: Option<u64>, round: u64) {
+        if before.is_some_and(|before| before > round) {
+            let text = format!("worker {worker} sends round {round} after {before:?}");
+            self.found(Invariant::Grows, [text]);
+        }
+    }
+
     /// A worker has a value that is to be the same at all of them ([`Deltas::equal_at`]).
     pub(super) fn equal_at(&mut self, worker: usize, at: (u64, Key), value: &[u8]) {
         self.checked += 1;

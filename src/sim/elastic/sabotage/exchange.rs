@@ -5,6 +5,7 @@ use bytes::Bytes;
 use super::{Plant, Sabotage};
 use pslite_core::wire::Key;
 use pslite_core::wire::exchange::word::ExchangeReport;
+use pslite_core::worker::LocalStep;
 
 impl Sabotage {
     /// True if a worker leaves without its last stretch.
@@ -27,6 +28,18 @@ impl Sabotage {
     pub(in crate::elastic) fn report(&self, report: ExchangeReport) -> ExchangeReport {
         let sent = if self.is(Plant::AlignsAtTheFirst) { 0 } else { report.sent };
         ExchangeReport { sent, ..report }
+    }
+
+    /// What a local model says is to be done, as it is done.
+    pub(in crate::elastic) fn in_turn(&self, steps: &mut [LocalStep]) {
+        if self.is(Plant::TurnsMixed) {
+            let is_send = |step: &LocalStep| matches!(step, LocalStep::Send(_));
+            let first = steps.iter().position(is_send);
+            let last = steps.iter().rposition(is_send);
+            if let (Some(first), Some(last)) = (first, last) {
+                steps.swap(first, last);
+            }
+        }
     }
 
     /// A delta, as it is sent.

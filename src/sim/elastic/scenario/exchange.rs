@@ -72,10 +72,14 @@ impl Draw {
         let iterations = [0; 3].map(|_: u64| self.between(1, STEPS_MAX));
         let compute = MS * self.of(&[5, 40, 150]);
         let finishes = self.0.percent(40);
+        let by_program = self.0.percent(30);
+        if by_program {
+            config.program.rule = None;
+        }
         config.exchange = spec.map(|spec| {
             // Who is at its end would meet others that align in the middle.
             let finishes = finishes && spec.every == 0;
-            Exchanges { spec, iterations, compute, finishes }
+            Exchanges { spec, iterations, compute, finishes, by_program }
         });
         match self.0.below(8) {
             0 => self.deaths(config, 2),

@@ -67,6 +67,10 @@ pub(super) struct Trainer {
     finish: Finish,
     /// It came back: rounds do not wait for it.
     is_back: bool,
+    /// It steps its values itself, from those of each tensor that it was given last.
+    given: Option<BTreeMap<usize, Bytes>>,
+    /// The round of the delta that was sent last.
+    last: Option<u64>,
     /// Of each key: steps, steps that were sent, and the values that came.
     done: BTreeMap<Key, Exchanged>,
 }
@@ -78,10 +82,13 @@ impl Trainer {
         config: &WorkerConfig,
         (rank, is_back): (usize, bool),
     ) -> Self {
-        let Exchanges { spec, iterations, compute, finishes } = plan;
+        let Exchanges { spec, iterations, compute, finishes, by_program } = plan;
         let who = Begins { makes_keys: rank == 0, is_back };
+        let mut training = LocalTraining::new(&spec, config.workers as u32, config.servers, who);
+        // It fails where an optimizer was set, and none was.
+        let given = by_program.then(|| training.step_by_program().unwrap_or_default());
         Self {
-            training: LocalTraining::new(&spec, config.workers as u32, config.servers, who),
+            training,
             steps: VecDeque::new(),
             iterations: iterations[rank % iterations.len()],
             begun: 0,
@@ -94,8 +101,26 @@ impl Trainer {
             finishes,
             finish: Finish::No,
             is_back,
+            given: given.map(|()| BTreeMap::new()),
+            last: None,
             done: BTreeMap::new(),
         }
+    }
+
+    /// What a program that steps by itself pushes of a tensor, in place of a gradient: its new
+    /// value. Nobody multiplies its step by the number of workers, so it does.
+    fn stepped(&mut self, tensor: usize, gradient: KvPairs, workers: usize) -> KvPairs {
+        let Some(value) = self.given.as_mut().and_then(|given| given.get_mut(&tensor)) else {
+            return gradient;
+        };
+        let (values, steps) = (value.as_chunks::<4>().0, gradient.vals.as_chunks::<4>().0);
+        let float = |bytes: &[u8; 4]| f32::from_ne_bytes(*bytes);
+        let new = values
+            .iter()
+            .zip(steps)
+            .flat_map(|(value, step)| (float(value) + float(step) * workers as f32).to_ne_bytes());
+        *value = new.collect();
+        KvPairs { vals: value.clone(), ..gradient }
     }
 
     /// True if a command stays at the worker.
@@ -181,6 +206,7 @@ impl Worker {
             let round = trainer.begun;
             let push = Push { worker: self.rank, round, counts: self.config.counts };
             let kv = of.push(push, &self.ranges);
+            let kv = trainer.stepped(tensor, kv, self.config.workers);
             let what = format!("step {round} of tensor {tensor}");
             let purpose = (Purpose::Step { tensor, pulls }, what);
             self.ask(view, tensor, ((of.head(false), true, pulls), kv), purpose, ledger, out);
@@ -197,6 +223,9 @@ impl Worker {
         out: &mut Vec<Output>,
     ) {
         let Some(trainer) = &mut self.trainer else { return };
+        if let Some(given) = &mut trainer.given {
+            given.insert(tensor, Bytes::copy_from_slice(values));
+        }
         let of = &self.config.tensors[tensor];
         let mut rest = values;
         for slice in &of.slices {
@@ -295,6 +324,7 @@ impl Worker {
         ledger.wait_begun(view.process, name, what);
         let (timestamp, mut steps) = (meta.timestamp, Vec::new());
         trainer.training.ask(view.now, meta, slices, &self.ranges, &mut steps);
+        self.customers[0].sabotage.in_turn(&mut steps);
         trainer.steps.extend(steps);
         if trainer.training.has(timestamp) && trainer.training.waits().is_some() {
             ledger.held();
@@ -358,12 +388,16 @@ impl Worker {
     fn send_own(
         &mut self,
         view: &View<'_>,
-        Own { key, meta, mut kv, .. }: Own,
+        Own { key, round, meta, mut kv, .. }: Own,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) {
         let Some(trainer) = &mut self.trainer else { return };
         let customer = &mut self.customers[0];
+        if let Some(round) = round {
+            let before = trainer.last.replace(round);
+            ledger.in_turn(self.rank, before, round);
+        }
         if meta.push {
             let done = trainer.done.entry(key).or_default();
             kv.vals = customer.sabotage.delta(kv.vals, done.sent.is_empty());
