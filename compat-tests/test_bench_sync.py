@@ -434,12 +434,14 @@ def jobs(gain, sent):
     """What `emulated.measure` could have found: an exchange of 10 bytes takes 2 s."""
     waits = emulated.Turn(10, 40.0, 0.5, 100.0)
     ours = emulated.Turn(10, 40.0 / gain, 0.99, sent / gain)
-    return {"exchange": 2.0, "bytes": 10.0,
-            "turns": {emulated.WAITS: [waits], "nbsync:window=8": [ours]}}
+    return {"exchange": 2.0, "bytes": 10.0, "predicted": [2.0],
+            "turns": {emulated.WAITS: [waits], emulated.PLAIN: [waits], "nbsync:window=8": [ours],
+                      emulated.DEFAULT: [ours]}}
 
 
 @pytest.mark.parametrize(("gain", "sent", "holds"), [
-    (1.9, 190.0, [True, True]), (1.7, 190.0, [False, True]), (1.9, 170.0, [True, False])])
+    (1.9, 190.0, [True, True, True]), (1.7, 190.0, [False, True, False]),
+    (1.9, 170.0, [True, False, True])])
 def test_real_jobs_are_judged_by_steps_and_by_what_is_busy(gain, sent, holds):
     judged = list(emulated.bars(jobs(gain, sent)))
     assert [bar.holds for bar in judged if bar.holds is not None] == holds
