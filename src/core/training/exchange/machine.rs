@@ -246,10 +246,18 @@ impl Exchange {
         self.steps
     }
 
-    /// How many rounds are in flight whose values are not all here.
+    /// How many rounds are in flight whose values are not all here. One that is back counts no
+    /// more, also if it is taken only when the next iteration begins: what is measured by it is how
+    /// long the network takes.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.flights.iter().filter(|flight| !flight.is_done()).count()
+        self.flights.iter().filter(|flight| !self.is_back(flight)).count()
+    }
+
+    fn is_back(&self, flight: &Flight) -> bool {
+        let (begin, end) = self.sections.range(flight.section);
+        let mut due = self.due.range(begin..).take_while(|(key, _)| end.is_none_or(|e| **key < e));
+        flight.open == 0 && (flight.closed || !due.any(|(_, act)| act.send))
     }
 
     /// Into how many sections the tensors are cut.

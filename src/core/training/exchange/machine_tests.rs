@@ -164,6 +164,23 @@ fn what_the_program_waits_for_goes_at_once() {
     assert_eq!((together.turn(), together.round_of(1)), (None, None));
 }
 
+/// Else a worker would take the rest of its step for time that the network needs, and the fewer
+/// rounds were in flight, the slower would the network seem.
+#[test]
+fn a_round_that_is_back_is_in_flight_no_more() {
+    let mut exchange = machine("nbsync:sections=2,window=2");
+    iterate(&mut exchange, 4);
+    assert!(take(&mut exchange, 1).1.send);
+    exchange.answered(1);
+    assert_eq!(exchange.in_flight(), 2, "another key of its section follows");
+    (2..=4).for_each(|key| assert!(take(&mut exchange, key).1.send));
+    exchange.answered(2);
+    assert_eq!(exchange.in_flight(), 1);
+    exchange.answered(3);
+    exchange.answered(4);
+    assert_eq!((exchange.in_flight(), exchange.counts().done), (0, 0), "none is taken yet");
+}
+
 #[test]
 fn the_window_is_the_schedulers_word_unless_the_job_was_told() {
     let mut exchange = machine("nbsync");
