@@ -10,6 +10,7 @@ PSLITE_KEEP (a folder that keeps the outputs of every run), PSLITE_TEST_SEED (se
 """
 
 import atexit
+import importlib.util
 import json
 import os
 import random
@@ -120,6 +121,15 @@ def _is_free(port):
         except OSError:
             return False
     return True
+
+
+def program(name):
+    """A program as a module. Its folder is not where this process looks for modules: there are some
+    that stand before real ones (programs/scipy.py)."""
+    spec = importlib.util.spec_from_file_location(name, PROGRAMS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def patient(seconds):

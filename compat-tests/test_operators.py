@@ -3,6 +3,7 @@ the same ones, which give the same."""
 
 import json
 import subprocess
+import sys
 
 from harness import PROGRAMS, PYTHON
 
@@ -52,3 +53,9 @@ def test_operators_that_are_made_late_are_those_of_mxnet():
     # Else one of the two is not what it is taken for.
     assert (late.pop("made"), whole.pop("made")) == ("tuple", "NoneType")
     assert late == whole
+
+
+def test_programs_are_not_where_tests_look_for_modules():
+    """Some stand before real ones there (programs/sklearn.py). By now each file of tests that this
+    run has is loaded, and could have put them there."""
+    assert str(PROGRAMS) not in sys.path

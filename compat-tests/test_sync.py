@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -16,9 +15,7 @@ from cases import SMALL_BOUND
 from harness import NATIVE, OURS, STOCK, Cluster
 from test_python_kv import ENVIRONMENT, PACKAGE, python_with_torch
 
-sys.path.insert(0, str(harness.PROGRAMS))
-
-import sync_steps  # noqa: E402
+sync_steps = harness.program("sync_steps")
 
 LIBRARY = {"scheduler": NATIVE, "server": NATIVE, "worker": STOCK}
 NAMES = ["float16", "float32", "float64", "big"]
