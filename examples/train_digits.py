@@ -2,7 +2,7 @@
 
 An ordinary MXNet program: nothing in it knows which library moves the gradients.
 
-    python train_digits.py [--kvstore dist_sync] [--epochs 5] [--json FILE]
+    python train_digits.py [--kvstore dist_sync] [--epochs 5] [--optimizer adam] [--json FILE]
 
 Every worker takes every n-th image of the training set, so all take the same number of steps. All
 seeds are fixed: with two workers (two summands commute) two runs end with the same bits.
@@ -27,6 +27,7 @@ def parse():
     parser.add_argument("--kvstore", default="dist_sync")
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--batch-size", type=int, default=50, help="images per worker and step")
+    parser.add_argument("--optimizer", choices=("sgd", "adam"), default="sgd")
     parser.add_argument("--lr", type=float, default=0.1)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--json", help="rank 0 writes what it measured to this file")
@@ -69,8 +70,10 @@ def main():
     mx.random.seed(args.seed)
     net = build()
     net.initialize(mx.init.Xavier())
-    trainer = gluon.Trainer(net.collect_params(), "sgd",
-                            {"learning_rate": args.lr, "momentum": 0.9}, kvstore=kv)
+    options = {"learning_rate": args.lr}
+    if args.optimizer == "sgd":
+        options["momentum"] = 0.9
+    trainer = gluon.Trainer(net.collect_params(), args.optimizer, options, kvstore=kv)
     loss_function = gluon.loss.SoftmaxCrossEntropyLoss()
 
     epochs = []

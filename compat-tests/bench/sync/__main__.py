@@ -1,10 +1,14 @@
 """NBSync beside what others publish: time to a loss, and how busy network and workers are.
 
-    scripts/bench sync                    both parts
+    scripts/bench sync                    all parts
     scripts/bench sync model              searched and measured anew (half an hour of processor
                                           time); needs no library
     scripts/bench sync model --quick      a look: a coarse search, two exchanges, three seeds
     scripts/bench sync emulated           real jobs (10 minutes), as root
+    scripts/bench sync gluon              a script at its own rate, by plain rounds (10 minutes),
+                                          as root
+    scripts/bench sync wide               real trainings at nine sites, of gluon and of torch beside
+                                          DiLoCo over gloo (20 minutes), as root
     scripts/bench sync --gate             not 0 if a bar does not hold
     scripts/bench sync --docs             and the tables of docs/benchmarks.md and
                                           docs/algorithms.md are written anew
@@ -14,7 +18,8 @@ Local SGD, each at its best setting, beside the published form of NBSync and the
 emulated timeline with real gradients. A run that was broken off goes on where it was. emulated:
 jobs of the stock wheel, unmodified but for PSLITE_SYNC at the scheduler, whose workers sleep where
 others compute, over slow links; and how long a local model takes to answer. Raw numbers:
-.cache/bench/sync.json and sync-emulated.json.
+.cache/bench/sync.json, sync-emulated.json, sync-gluon.json and
+sync-wide.json.
 """
 
 import argparse
@@ -30,12 +35,14 @@ import report  # noqa: E402
 from harness import ROOT  # noqa: E402
 from run import PAGE, machine  # noqa: E402
 
-from sync import answer, bars, cells, emulated, tables  # noqa: E402
+from sync import answer, bars, cells, emulated, gluon, tables, wide  # noqa: E402
 from sync.digits import CACHE  # noqa: E402
 
 METHODS_PAGE = ROOT / "docs/algorithms.md"
 BEGIN, END = "<!-- sync: begin -->", "<!-- sync: end -->"
 REAL_BEGIN, REAL_END = "<!-- sync emulated: begin -->", "<!-- sync emulated: end -->"
+GLUON_BEGIN, GLUON_END = "<!-- sync gluon: begin -->", "<!-- sync gluon: end -->"
+WIDE_BEGIN, WIDE_END = "<!-- sync wide: begin -->", "<!-- sync wide: end -->"
 
 
 def parse():
@@ -43,7 +50,9 @@ def parse():
                                      description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--quick", action="store_true", help="a coarse look: no bars")
-    parser.add_argument("--times", type=int, default=3, help="of emulated: turns of each job")
+    parser.add_argument("--times", type=int, default=3,
+                        help="of emulated: turns of each job; of gluon and "
+                        "wide: trainings, each of its own seed")
     parser.add_argument("--gate", action="store_true", help="fail if a bar does not hold")
     parser.add_argument("--docs", action="store_true", help="write the tables into the docs")
     options = parser.parse_args()
@@ -83,7 +92,31 @@ def real(options):
     return judged
 
 
-PARTS = {"model": model, "emulated": real}
+def scripts(options):
+    """A script of gluon's, by plain rounds."""
+    found = gluon.measure(options.times, cells.progress(time.monotonic()))
+    keep("sync-gluon.json", found)
+    judged = gluon.bars(found)
+    page = f"{machine()} A step takes {found['step']:.3f} s.\n\n{tables.judged(judged)}"
+    print(page)
+    if options.docs:
+        write(PAGE, page, GLUON_BEGIN, GLUON_END)
+    return judged
+
+
+def wide_area(options):
+    """Trainings over slow links of a wide area."""
+    found = wide.measure(options.times, cells.progress(time.monotonic()))
+    keep("sync-wide.json", found)
+    judged = wide.bars(found)
+    page = f"{machine()}\n\n{wide.settings(found)}\n\n{tables.judged(judged)}"
+    print(page)
+    if options.docs:
+        write(PAGE, page, WIDE_BEGIN, WIDE_END)
+    return judged
+
+
+PARTS = {"model": model, "emulated": real, "gluon": scripts, "wide": wide_area}
 
 
 def keep(name, found):
