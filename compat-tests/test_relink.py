@@ -269,7 +269,8 @@ def test_the_same_source_over_another_ps_lite(tmp_path):
                          [["scheduler", "server0", "worker1"], ["server0", "server1"], ["worker0"]])
 def test_nodes_of_both_in_one_job(others, tmp_path):
     theirs, ours = build_twins(tmp_path)
-    alone = said(Cluster(theirs, command=[str(theirs)], library=STOCK, timeout=60).run())
+    # All five of theirs poll without a rest: beside other work they take a minute to start.
+    alone = said(Cluster(theirs, command=[str(theirs)], library=STOCK, timeout=200).run())
     names = ["scheduler", "server0", "server1", "worker0", "worker1"]
     programs = {name: {"RELINK_PROGRAM": theirs if name in others else ours} for name in names}
     cluster = Cluster(ours, command=["sh", "-c", 'exec "$RELINK_PROGRAM"'], library=STOCK,
