@@ -101,7 +101,10 @@ pub(super) enum Output {
 
 /// What an application sees.
 pub(super) struct View<'a> {
+    /// By the node's clock, which stands still while the node is paused.
     pub(super) now: Duration,
+    /// By the network's, which nothing stops.
+    pub(super) outside: Duration,
     pub(super) process: Process,
     pub(super) cluster: &'a Cluster,
 }

@@ -32,8 +32,9 @@ const WRONG: Duration = Duration::from_secs(5);
 const NOTICED: Duration = Duration::from_millis(2500);
 /// What processes that stand still together begin and end apart.
 const APART: Duration = Duration::from_millis(700);
-/// After its faults a job has so long to end.
-const TO_END: Duration = Duration::from_secs(60);
+/// After its faults a job has so long to end: longer than the minute for which a node that was
+/// paused at its end waits for a scheduler that is over.
+const TO_END: Duration = Duration::from_secs(75);
 
 /// Pushes of a tensor by one worker: fewer than what `COUNT_BASE` can count.
 const ROUNDS_MAX: u64 = 60;

@@ -319,8 +319,9 @@ impl Worker {
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) {
+        // What the scheduler does about that once it is over comes when it is over for all.
         if let Some((percent, until)) = self.config.hop_loss
-            && view.now < until
+            && view.outside < until
             && self.random.percent(percent)
         {
             return;

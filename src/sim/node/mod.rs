@@ -391,7 +391,8 @@ impl<A: Application> Node<A> {
             }
             let mut out = Vec::new();
             let now = self.clock.read(world.now);
-            let view = View { now, process: self.process, cluster: &self.cluster };
+            let outside = world.now;
+            let view = View { now, outside, process: self.process, cluster: &self.cluster };
             self.app.input(&view, input, world.ledger, &mut out);
             for output in out {
                 self.do_for_app(world, output);
