@@ -86,9 +86,7 @@ def real(options):
     keep("sync-emulated.json", {"jobs": emulated.plain(found), "answers": answered})
     judged = [*emulated.bars(found), *answer.bars(answered)]
     page = f"{machine()}\n\n{tables.judged(judged)}"
-    print(page)
-    if options.docs:
-        write(PAGE, page, REAL_BEGIN, REAL_END)
+    show(options, page, REAL_BEGIN, REAL_END)
     return judged
 
 
@@ -98,9 +96,7 @@ def scripts(options):
     keep("sync-gluon.json", found)
     judged = gluon.bars(found)
     page = f"{machine()} A step takes {found['step']:.3f} s.\n\n{tables.judged(judged)}"
-    print(page)
-    if options.docs:
-        write(PAGE, page, GLUON_BEGIN, GLUON_END)
+    show(options, page, GLUON_BEGIN, GLUON_END)
     return judged
 
 
@@ -110,13 +106,18 @@ def wide_area(options):
     keep("sync-wide.json", found)
     judged = wide.bars(found)
     page = f"{machine()}\n\n{wide.settings(found)}\n\n{tables.judged(judged)}"
-    print(page)
-    if options.docs:
-        write(PAGE, page, WIDE_BEGIN, WIDE_END)
+    show(options, page, WIDE_BEGIN, WIDE_END)
     return judged
 
 
 PARTS = {"model": model, "emulated": real, "gluon": scripts, "wide": wide_area}
+
+
+def show(options, page, begin, end):
+    """Prints what a part found, and writes it into the docs if that was asked for."""
+    print(page)
+    if options.docs:
+        write(PAGE, page, begin, end)
 
 
 def keep(name, found):
