@@ -56,6 +56,7 @@ def test_a_stock_scheduler_compares_nothing_but_its_list_does():
         assert "was told 3 and 1" in ended_with_list.err, cluster.describe()
 
 
+@pytest.mark.waits
 def test_the_reason_of_one_that_does_not_start_reaches_the_others():
     cluster = Cluster("nothing.py", workers=1, servers=1, library=NATIVES,
                       node_env={"server0": {"PSLITE_LOG": "loud"}})
@@ -93,6 +94,7 @@ def test_an_address_of_the_loopback_is_refused_on_both_hosts(hosts):
         ended_with(cluster, "worker at 127.0.0.1:", f"is on another host ({THERE})")
 
 
+@pytest.mark.waits
 @pytest.mark.parametrize("told", ["127.0.0.1", "0.0.0.0", "255.255.255.255"])
 def test_who_tells_such_an_address_ends_and_the_others_know(hosts, told):
     cluster = Cluster(

@@ -50,7 +50,8 @@ def test_who_rounds_end_with_and_how_many_steps_the_others_take(tmp_path):
         # A plain job would wait for worker 1 in each iteration.
         assert exchange["gain"] > 1, found
         assert exchange["rounds"] > 8 and exchange["window"] >= 1, found
-        assert found["iteration"] is None and not found["limit"], found
+        # Nobody waits for a worker. What servers take beside other work is the machine's to say.
+        assert found["iteration"] is None and "worker" not in found["limit"], found
         text = pslite(running, "status").stdout
     assert "steps/s" in text and "<- rounds end with it" in text, text
     lines = (tmp_path / "metrics.worker0").read_text().splitlines()

@@ -59,6 +59,7 @@ def test_a_server_that_is_killed_is_not_missed(mode, victim):
     assert len(set(running.digests.values())) == 1, running.describe()
 
 
+@pytest.mark.waits
 def test_a_server_joins_and_hears_what_each_has_set():
     """Rounds of the second kvstore, and of keys that move to the new server, have its optimizer."""
     with job("sync", 120, env={"PSLITE_ELASTIC": 1}, servers=1) as running:

@@ -59,3 +59,13 @@ def test_programs_are_not_where_tests_look_for_modules():
     """Some stand before real ones there (programs/sklearn.py). By now each file of tests that this
     run has is loaded, and could have put them there."""
     assert str(PROGRAMS) not in sys.path
+
+
+def test_modules_that_no_program_uses_are_imported_late():
+    shows = ("import sys, mxnet; late = 'urllib3' not in sys.modules and 'setuptools' not in "
+             "sys.modules; import requests.adapters; "
+             "print(late, mxnet.test_utils.requests.get.__module__, "
+             "requests.adapters.HTTPAdapter.__name__, 'urllib3' in sys.modules)")
+    done = subprocess.run([PYTHON, "-c", shows], env={"PYTHONPATH": str(PROGRAMS)}, text=True,
+                          capture_output=True, timeout=300, check=True)
+    assert done.stdout.split() == ["True", "requests.api", "HTTPAdapter", "True"], done

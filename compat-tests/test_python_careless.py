@@ -101,6 +101,7 @@ def test_arguments_that_mean_nothing():
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.waits
 def test_nothing_is_left_of_a_start_that_failed():
     done = subprocess.run(
         [harness.PYTHON, str(harness.PROGRAMS / "failed_starts.py")], capture_output=True,

@@ -1,12 +1,19 @@
-"""Makes the functions of mxnet's operators when they are called, and not at `import mxnet`.
+"""Leaves out of `import mxnet` what no program of a test uses.
 
-Python runs this file before the program. mxnet generates and compiles the text of 2500 functions at
-each import, which is half of what the import takes, and a test has several processes. Here mxnet
-makes the same functions by the same code, each at its first call. Only their `__doc__` is missing.
+Python runs this file before the program, and a test has several processes.
+
+mxnet generates and compiles the text of 2500 functions, one for each operator, which is half of
+what the import takes. Here mxnet makes the same functions by the same code, each at its first call.
+Only their `__doc__` is missing. `requests`, which mxnet imports for downloads, is imported when
+something of it is used. `distutils` is Python's own, and not the one that setuptools puts in its
+place.
 """
 
+import importlib
 import importlib.machinery
+import importlib.util
 import sys
+import types
 
 MODULE = "mxnet.base"
 # Those of mxnet.base that make the functions of all operators; their last argument makes one.
@@ -59,4 +66,25 @@ class _Finder(importlib.machinery.PathFinder):
         return spec
 
 
+class _Late(types.ModuleType):
+    """Stands for a module until something of it is used."""
+
+    def __getattr__(self, name):
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        return getattr(importlib.import_module(self.__name__), name)
+
+
+def _without_setuptools():
+    try:
+        import _distutils_hack
+    except ImportError:
+        return
+    _distutils_hack.remove_shim()
+
+
 sys.meta_path.insert(0, _Finder)
+if importlib.util.find_spec("requests"):
+    sys.modules["requests"] = _Late("requests")
+if sys.version_info < (3, 12):
+    _without_setuptools()
