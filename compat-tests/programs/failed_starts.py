@@ -50,13 +50,21 @@ def opened():
 def failed(name, kept):
     node = CASES[name]()
     kept.append(node)
-    timer = threading.Timer(0.1, node.stop) if name == "stopped" else None
-    if timer:
-        timer.start()
+    if name != "stopped":
+        return refused(node.start)
+    # A stop that comes before the start ends nothing.
+    ended = threading.Event()
+    stopping = threading.Thread(target=stop_until, args=(node, ended))
+    stopping.start()
     text = refused(node.start)
-    if timer:
-        timer.join()
+    ended.set()
+    stopping.join()
     return text
+
+
+def stop_until(node, ended):
+    while not ended.wait(0.1):
+        node.stop()
 
 
 def main():

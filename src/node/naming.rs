@@ -31,24 +31,39 @@ const fn may_come(settings: &Settings) -> bool {
 /// Returns when the names have an address, with the time that this took.
 ///
 /// # Errors
-/// One has none and will not get one, or not within `PSLITE_START_TIMEOUT`. A name to listen on
-/// that is not waited for is no error here: who listens says why it cannot.
-pub(super) fn wait_for_names(settings: &Settings) -> Result<Duration> {
+/// One has none and will not get one, or not within `PSLITE_START_TIMEOUT`, or the node was stopped
+/// meanwhile. A name to listen on that is not waited for is no error here: who listens says why it
+/// cannot.
+pub(super) fn wait_for_names(settings: &Settings, is_stopped: Stopped<'_>) -> Result<Duration> {
     let began = Instant::now();
     if settings.local {
         return Ok(Duration::ZERO);
     }
     let scheduler = settings.role == Role::Scheduler;
     if !scheduler || may_come(settings) && !settings.kubernetes {
-        wait_for("DMLC_PS_ROOT_URI", &settings.root_host, settings, began)?;
+        wait_for("DMLC_PS_ROOT_URI", &settings.root_host, settings, began, is_stopped)?;
     }
     if let Some(host) = settings.node_host.as_ref().filter(|_| !scheduler && may_come(settings)) {
-        wait_for("DMLC_NODE_HOST", host, settings, began)?;
+        wait_for("DMLC_NODE_HOST", host, settings, began, is_stopped)?;
     }
     Ok(began.elapsed())
 }
 
-fn wait_for(variable: &str, host: &str, settings: &Settings, began: Instant) -> Result<()> {
+/// Whether the node was stopped since its start began.
+type Stopped<'a> = &'a dyn Fn() -> bool;
+
+/// A stop ended the start.
+pub(super) fn stopped() -> NodeError {
+    NodeError::Stopped("the node was stopped while it started".to_owned())
+}
+
+fn wait_for(
+    variable: &str,
+    host: &str,
+    settings: &Settings,
+    began: Instant,
+    is_stopped: Stopped<'_>,
+) -> Result<()> {
     // `*` on the scheduler: all its addresses.
     if host == "*" || host.parse::<IpAddr>().is_ok() {
         return Ok(());
@@ -79,6 +94,9 @@ fn wait_for(variable: &str, host: &str, settings: &Settings, began: Instant) -> 
             say_at = waited.saturating_add(settings.report_interval);
             let waited = waited.as_secs();
             log::write(Level::Warning, &format!("{text}; has waited {waited} s for it"));
+        }
+        if is_stopped() {
+            return Err(stopped());
         }
         std::thread::sleep(AGAIN.min(limit.saturating_sub(began.elapsed())));
     }

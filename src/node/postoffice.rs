@@ -57,6 +57,8 @@ pub struct Postoffice {
     /// The customers that are started or just start, and the number of each one's start.
     started: Mutex<BTreeMap<i32, u64>>,
     starts: AtomicU64,
+    /// How often it was stopped: a start that was under way meanwhile ends.
+    stops: AtomicU64,
 }
 
 /// What a node knows of itself.
@@ -101,6 +103,7 @@ impl Postoffice {
             left: Mutex::default(),
             started: Mutex::default(),
             starts: AtomicU64::new(0),
+            stops: AtomicU64::new(0),
         }
     }
 
@@ -170,10 +173,12 @@ impl Postoffice {
     /// The settings or the address are bad, a node was lost meanwhile, or a limit has passed.
     /// [`NodeError::NotStarted`]: this process has left the job at that address together with all
     /// others, and no new scheduler is there. [`NodeError::Invalid`]: the customer was started, and
-    /// did not leave. Unless another customer was started, nothing is left of a start that failed.
+    /// did not leave. [`NodeError::Stopped`]: [`Self::stop`] came meanwhile. Unless another
+    /// customer was started, nothing is left of a start that failed.
     pub fn start(&self, customer_id: i32, do_barrier: bool) -> Result<()> {
+        let stops = self.stops();
         let number = self.claim(customer_id)?;
-        let registered = self.register(customer_id, do_barrier);
+        let registered = self.register(customer_id, do_barrier, stops);
         if registered.is_err() && self.unclaim(customer_id, number) {
             self.stop();
         }
@@ -202,8 +207,8 @@ impl Postoffice {
         started.is_empty()
     }
 
-    fn register(&self, customer_id: i32, do_barrier: bool) -> Result<()> {
-        let van = self.van_for_start(false)?;
+    fn register(&self, customer_id: i32, do_barrier: bool, stops: u64) -> Result<()> {
+        let van = self.van_for_start(false, stops)?;
         // Asked before: other customers must not wait while this one registers.
         let again = lock(&self.left).as_ref() == Some(&place_of(van.settings()));
         let registered =
@@ -220,15 +225,20 @@ impl Postoffice {
         Ok(())
     }
 
-    fn van_for_start(&self, standing_scheduler: bool) -> Result<Arc<Van>> {
-        let started = self.start_van(standing_scheduler);
+    fn stops(&self) -> u64 {
+        self.stops.load(Ordering::Acquire)
+    }
+
+    /// The van, made if there is none. `stops`: when this start began.
+    fn van_for_start(&self, standing_scheduler: bool, stops: u64) -> Result<Arc<Van>> {
+        let started = self.start_van(standing_scheduler, stops);
         if let Err(error @ (NodeError::Config(_) | NodeError::Address(_))) = &started {
             farewell::say_why(&self.lookup, &lock(&self.asked).clone(), error);
         }
         started
     }
 
-    fn start_van(&self, standing_scheduler: bool) -> Result<Arc<Van>> {
+    fn start_van(&self, standing_scheduler: bool, stops: u64) -> Result<Arc<Van>> {
         refuse_forked()?;
         if let Ok(van) = self.running() {
             return Ok(van);
@@ -239,8 +249,12 @@ impl Postoffice {
         log::set_level(settings.log_level);
         // Without the lock: it may take long, and who ends the node, or asks about it, must not
         // wait.
-        let waited = naming::wait_for_names(&settings)?;
+        let waited = naming::wait_for_names(&settings, &|| self.stops() != stops)?;
         let mut lifecycle = lock(&self.lifecycle);
+        // A stop found no van to end. One that comes from here on waits for the lock, and finds it.
+        if self.stops() != stops {
+            return Err(naming::stopped());
+        }
         if let Ok(van) = self.running() {
             return Ok(van);
         }
@@ -311,12 +325,13 @@ impl Postoffice {
         }
     }
 
-    /// Stops the node if it runs, without waiting for anybody.
+    /// Stops the node if it runs or just starts, without waiting for anybody.
     pub fn stop(&self) {
         if fork::is_forked() {
             return;
         }
         let _lifecycle = lock(&self.lifecycle);
+        self.stops.fetch_add(1, Ordering::AcqRel);
         lock(&self.started).clear();
         let van = self.van.write().unwrap_or_else(PoisonError::into_inner).take();
         self.node.write().unwrap_or_else(PoisonError::into_inner).take();
@@ -377,7 +392,7 @@ impl Postoffice {
     /// # Errors
     /// As [`Self::start`], and what ended the job early.
     pub fn serve_scheduler(&self) -> Result<()> {
-        let van = self.van_for_start(true)?;
+        let van = self.van_for_start(true, self.stops())?;
         let settings = van.settings();
         if settings.role != Role::Scheduler {
             return Err(NodeError::Config("DMLC_ROLE must be scheduler here".to_owned()));
@@ -394,13 +409,14 @@ impl Postoffice {
     /// As [`Self::start`], what ended the job early, or a command that cannot be obeyed and whose
     /// sender cannot be told.
     pub fn serve_server(&self) -> Result<()> {
+        let stops = self.stops();
         let (tell, told) = mpsc::channel();
         let customer = self.customer(0, 0, Box::new(|_| {}))?;
         customer.handle().attach_server();
         customer.handle().attach_store_server(StoreServer::alone(move |result| {
             let _ = tell.send(result); // Nobody listens any more: it has ended.
         }));
-        let claimed = self.claim(0).and_then(|_| self.register(0, false));
+        let claimed = self.claim(0).and_then(|_| self.register(0, false, stops));
         let served = claimed.and_then(|()| self.serve_until(&told));
         if let Err(error) = &served {
             self.give_up(error);
@@ -579,6 +595,48 @@ mod tests {
         node.start(0, false).unwrap();
         node.stop();
         node.start(0, false).unwrap();
+    }
+
+    /// A node that is stopped while its start reads `at`, with `more` settings.
+    fn stopped_while_it_starts(at: &'static str, more: &'static [(&str, &str)]) -> Arc<Postoffice> {
+        let settings = Arc::clone(&alone().lookup);
+        let node = Arc::new_cyclic(|node: &std::sync::Weak<Postoffice>| {
+            let node = node.clone();
+            Postoffice::new(Arc::new(move |name| {
+                if name == at
+                    && let Some(node) = node.upgrade()
+                    // Not when it is read for the second time, by who makes the van.
+                    && node.lifecycle.try_lock().is_ok()
+                {
+                    node.stop();
+                }
+                let more = more.iter().find(|(known, _)| *known == name);
+                more.map(|(_, value)| (*value).to_owned()).or_else(|| settings(name))
+            }))
+        });
+        node
+    }
+
+    #[test]
+    fn a_start_that_is_stopped_before_it_has_a_van_ends() {
+        // A name that never comes, without a limit: as a worker waits for its scheduler's.
+        let nameless = &[
+            ("DMLC_ROLE", "worker"),
+            ("DMLC_NUM_WORKER", "1"),
+            ("DMLC_NUM_SERVER", "1"),
+            ("DMLC_PS_ROOT_URI", "no-such-host.invalid"),
+            ("PSLITE_START_TIMEOUT", "3600"),
+        ];
+        for node in [
+            stopped_while_it_starts("DMLC_ROLE", &[]),
+            stopped_while_it_starts("DMLC_NUM_WORKER", nameless),
+        ] {
+            for _ in 0..2 {
+                let started = node.start(0, false);
+                assert!(matches!(started, Err(NodeError::Stopped(_))), "{started:?}");
+                assert!(node.running().is_err() && lock(&node.started).is_empty());
+            }
+        }
     }
 
     #[test]

@@ -138,8 +138,8 @@ class Node(Closing):
             self._end()
 
     def stop(self) -> None:
-        """Ends the node at once: what waits in other threads ends with Stopped. May be called from
-        any thread; `close` is still to be called."""
+        """Ends the node at once: what waits in other threads ends with Stopped, a start that is
+        under way too. May be called from any thread; `close` is still to be called."""
         if self._handle is not None:
             self._library.pslite_node_stop(self._handle)
 
