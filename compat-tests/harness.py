@@ -316,9 +316,6 @@ class Cluster:
             "MXNET_CPU_WORKER_NTHREADS": "1",
             "PYTHONPATH": str(PROGRAMS),
             "PYTHONDONTWRITEBYTECODE": "1",
-            # Otherwise mxnet's `distutils` is that of setuptools, which takes a tenth of the
-            # import.
-            "SETUPTOOLS_USE_DISTUTILS": "stdlib",
             # Children of a test, not tests: no cache folder of mxnet in the caller's home.
             "MXNET_HOME": str(self.folder),
         })

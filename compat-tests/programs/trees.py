@@ -2,7 +2,7 @@
 TREES_FRACTIONS the sums are fractions, which depend on their order, and nothing is checked. With
 TREES_COMPRESSED pushes have 2 bits for each element; sums do not depend on their order then, and
 nothing is checked either. The worker TREES_LEAVES does half of the rounds only; the worker
-TREES_SLEEPS rests for TREES_REST seconds in the middle."""
+TREES_SLEEPS rests in the middle until there is a file TREES_GO."""
 
 import os
 import sys
@@ -41,7 +41,8 @@ for number in range(1, ROUNDS // 2 + 1 if kv.rank == LEAVES else ROUNDS + 1):
     ranks = [rank + 1 for rank in range(kv.num_workers) if rank not in left]
     outs = {key: mx.nd.zeros(shape) for key, shape in SHAPES.items()}
     if kv.rank == SLEEPS and number == ROUNDS // 2 + 1:
-        time.sleep(float(os.environ["TREES_REST"]))
+        while not os.path.exists(os.environ["TREES_GO"]):
+            time.sleep(0.05)
     for place, (key, shape) in enumerate(SHAPES.items()):
         kv.push(key, pushed(shape, number), priority=-place)
         kv.pull(key, out=outs[key], priority=-place)
