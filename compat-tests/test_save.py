@@ -14,6 +14,7 @@ from test_python_kv import ENVIRONMENT, PACKAGE
 sys.path.insert(0, str(PACKAGE))
 
 saved = harness.program("saved")
+rounds = harness.program("saved_rounds")
 
 
 def save(port, file, *more):
@@ -110,6 +111,66 @@ def test_a_model_is_whole_while_a_server_is_emptied_and_goes(tmp_path):
         assert running.wait(), running.describe()
         running._read_all()
     assert all(node.returncode == 0 for node in running.nodes.values()), running.describe()
+
+
+def rounds_of(workers, file):
+    """After which round all workers had what is in a file, to the bit: of each small array one, and
+    of the big one those of its parts."""
+    # One may take a step more before it ends.
+    seen = list(zip(*(worker.result["rounds"] for worker in workers)))
+    assert all(one == other for one, other in seen), "workers differ"
+    found = np.load(file)
+    assert sorted(found) == sorted([*rounds.NAMES, rounds.BIG])
+    numbers = []
+    for name in rounds.NAMES:
+        after = [one[name] for one, _ in seen]
+        assert rounds.digest(found[name]) in after, f"{file}: no worker ever had this {name}"
+        numbers.append(after.index(rounds.digest(found[name])) + 1)
+    parts = np.unique(found[rounds.BIG]) / rounds.EACH
+    assert (parts == parts.round()).all(), parts
+    return [*numbers, *parts.astype(int).tolist()]
+
+
+def saved_while_emptied(running, tmp_path, number, files):
+    """Empties a server and saves meanwhile. How many of the files were there before it was empty:
+    each of them was made while pieces moved."""
+    before = len(files)
+    scheduler = ["--scheduler", f"127.0.0.1:{running.port}"]
+    with subprocess.Popen([harness.PROGRAM, "drain", f"server:{number}", *scheduler, "--wait",
+                           "60"], stdout=subprocess.DEVNULL) as drain:
+        while drain.poll() is None:
+            file = tmp_path / f"{len(files)}.npz"
+            done = save(running.port, file)
+            assert done.returncode == 0, done.stderr + running.describe()
+            if drain.poll() is None:
+                files.append(file)
+    assert drain.returncode == 0, running.describe()
+    return len(files) - before
+
+
+@pytest.mark.waits
+@pytest.mark.parametrize("when", ("rest", "train"))
+def test_what_is_saved_while_pieces_move_is_what_all_workers_have(tmp_path, when):
+    """At the end of a round, and while they train; then what is kept apart may be a round apart,
+    but each is what all workers had."""
+    files = []
+    with Cluster("saved_rounds.py", (when, 0.01), servers=4, timeout=120,
+                 library={"scheduler": NATIVE, "server": NATIVE, "worker": STOCK},
+                 env=ENVIRONMENT,
+                 node_env={"scheduler": {"PSLITE_SYNC": "fedavg:steps=1"}}) as running:
+        running.start()
+        all_say(running, "rest" if when == "rest" else "step 5")
+        moving = [saved_while_emptied(running, tmp_path, number, files) for number in (3, 2, 1)]
+        go(running, "go")
+        assert running.wait(), running.describe()
+        running._read_all()
+    assert all(node.returncode == 0 for node in running.nodes.values()), running.describe()
+    assert sum(moving), "no file was made while pieces moved"
+    seen = [rounds_of(running.workers, file) for file in files]
+    if when == "rest":
+        assert all(set(each) == {rounds.REST} for each in seen), seen
+    else:
+        assert all(min(later) >= min(earlier) > 0 for earlier, later in zip(seen, seen[1:])), seen
 
 
 def test_where_nobody_answers_it_says_so(tmp_path):
