@@ -394,12 +394,14 @@ def test_without_a_controller_there_is_a_reason(tmp_path):
 
 
 @pytest.mark.parametrize("kind, options, files", [
-    ("cgroup", "rw,cpu,cpuacct", {"cpu.cfs_period_us": "20000", "cpu.cfs_quota_us": "6000"}),
-    ("cgroup2", "rw", {"cpu.max": "6000 20000"}),
+    ("cgroup", "rw,cpu,cpuacct", {"cpu.cfs_period_us": "20000", "cpu.cfs_quota_us": "6000",
+                                  "cpu.shares": "29104"}),
+    ("cgroup2", "rw", {"cpu.max": "6000 20000", "cpu.weight.nice": "-15"}),
 ])
-def test_both_versions_are_spoken(kind, options, files, tmp_path):
+def test_both_versions_are_spoken(kind, options, files, tmp_path, monkeypatch):
     """The kernel's files, in their words (cgroup-v1/scheduler, cgroup-v2); this machine has but one
     version."""
+    monkeypatch.setattr(os, "getpriority", lambda which, who: -15)
     (tmp_path / "cgroup.controllers").write_text("cpu")
     (tmp_path / "cgroup.subtree_control").write_text("")
     group = cpu.controller(f"cgroup {tmp_path} {kind} {options} 0 0\n").group("lab", "host")

@@ -78,6 +78,11 @@ def quota_of(cores):
     return round(cores * period), period
 
 
+def shares_of(nice):
+    """The weight of a process of that priority (sched(7)), with 1024 for the usual one."""
+    return round(1024 * 1.25 ** -nice)
+
+
 class Group:
     """One control group. Its processes are put in by themselves, as they start (network.py)."""
 
@@ -90,6 +95,16 @@ class Group:
             self.path.mkdir()
         except OSError as error:
             raise LabError(f"no control group {self.path}: {error}") from None
+        self.prefer(os.getpriority(os.PRIO_PROCESS, 0))
+
+    def prefer(self, nice):
+        """Where others want the processor too, the group gets as much as one process of that
+        priority. Without it the priority of whoever runs a lab would only count among the processes
+        of one host."""
+        if self.version == 2:
+            self._write("cpu.weight.nice", nice)
+        else:
+            self._write("cpu.shares", shares_of(nice))
 
     @property
     def members(self):
