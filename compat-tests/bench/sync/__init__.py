@@ -16,4 +16,12 @@ The modules, each using only those above it:
     tables        the results as text
     emulated      real jobs whose computing is sleeping (training.py)
     answer        what it takes to answer a program locally (answering.py)
+    hsp           a method that only real jobs and their model have
+    real_worker   a worker's part of each method, as a real job has it
+    real_server   a server's part of those without rounds
+    real_methods  how each method runs for real, and its best settings
+    real_heard    what workers of a real job say, and when the loss is there
+    real_near     what the model says where exchanges differ
+    real_page     what came of real jobs, as text
+    real          the methods as real jobs, beside the model (real_program.py)
 """

@@ -9,6 +9,8 @@
                                           as root
     scripts/bench sync wide               real trainings at nine sites, of gluon and of torch beside
                                           DiLoCo over gloo (20 minutes), as root
+    scripts/bench sync peers              the methods as real jobs over links, beside the model (20
+                                          minutes), as root
     scripts/bench sync --gate             not 0 if a bar does not hold
     scripts/bench sync --docs             and the tables of docs/benchmarks.md and
                                           docs/algorithms.md are written anew
@@ -18,8 +20,8 @@ Local SGD, each at its best setting, beside the published form of NBSync and the
 emulated timeline with real gradients. A run that was broken off goes on where it was. emulated:
 jobs of the stock wheel, unmodified but for PSLITE_SYNC at the scheduler, whose workers sleep where
 others compute, over slow links; and how long a local model takes to answer. Raw numbers:
-.cache/bench/sync.json, sync-emulated.json, sync-gluon.json and
-sync-wide.json.
+.cache/bench/sync.json, sync-emulated.json, sync-gluon.json,
+sync-wide.json and sync-peers.json.
 """
 
 import argparse
@@ -35,7 +37,8 @@ import report  # noqa: E402
 from harness import ROOT  # noqa: E402
 from run import PAGE, machine  # noqa: E402
 
-from sync import answer, bars, cells, emulated, gluon, tables, wide  # noqa: E402
+from sync import answer, bars, cells, emulated, gluon, real  # noqa: E402
+from sync import real_page, tables, wide  # noqa: E402
 from sync.digits import CACHE  # noqa: E402
 
 METHODS_PAGE = ROOT / "docs/algorithms.md"
@@ -43,6 +46,7 @@ BEGIN, END = "<!-- sync: begin -->", "<!-- sync: end -->"
 REAL_BEGIN, REAL_END = "<!-- sync emulated: begin -->", "<!-- sync emulated: end -->"
 GLUON_BEGIN, GLUON_END = "<!-- sync gluon: begin -->", "<!-- sync gluon: end -->"
 WIDE_BEGIN, WIDE_END = "<!-- sync wide: begin -->", "<!-- sync wide: end -->"
+PEERS_BEGIN, PEERS_END = "<!-- sync peers: begin -->", "<!-- sync peers: end -->"
 
 
 def parse():
@@ -79,8 +83,8 @@ def model(options):
     return judged
 
 
-def real(options):
-    """The same of real jobs."""
+def sleeping(options):
+    """Real jobs whose computing is sleeping."""
     say = cells.progress(time.monotonic())
     found, answered = emulated.measure(options.times, say), answer.measure(options.times, say)
     keep("sync-emulated.json", {"jobs": emulated.plain(found), "answers": answered})
@@ -110,7 +114,17 @@ def wide_area(options):
     return judged
 
 
-PARTS = {"model": model, "emulated": real, "gluon": scripts, "wide": wide_area}
+def peers(options):
+    """The methods as real jobs, beside the model."""
+    found = real.measure(cells.progress(time.monotonic()))
+    keep("sync-peers.json", found)
+    judged = real_page.bars(found)
+    page = f"{machine()} {real_page.page(found)}\n\n{tables.judged(judged)}"
+    show(options, page, PEERS_BEGIN, PEERS_END)
+    return judged
+
+
+PARTS = {"model": model, "emulated": sleeping, "gluon": scripts, "wide": wide_area, "peers": peers}
 
 
 def show(options, page, begin, end):

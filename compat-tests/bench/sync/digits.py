@@ -32,11 +32,10 @@ class Digits:
     """Images and labels, and the functions of digits.c."""
 
     def __init__(self):
-        from sklearn.datasets import load_digits
-        digits = load_digits()
-        order = np.random.RandomState(ORDER).permutation(len(digits.target))
-        images = np.ascontiguousarray(digits.images[order].reshape(-1, INPUTS) / 16, np.float32)
-        labels = np.ascontiguousarray(digits.target[order], np.int32)
+        images, labels = pictures()
+        order = np.random.RandomState(ORDER).permutation(len(labels))
+        images = np.ascontiguousarray(images[order].reshape(-1, INPUTS) / 16, np.float32)
+        labels = np.ascontiguousarray(labels[order], np.int32)
         self.images, self.labels = images[TEST_IMAGES:].copy(), labels[TEST_IMAGES:].copy()
         self._test = images[:TEST_IMAGES].copy(), labels[:TEST_IMAGES].copy()
         code = self._code = ctypes.CDLL(str(library()))
@@ -92,6 +91,22 @@ class Digits:
         loss = self._code.digits_loss(address(weights), address(images), address(labels),
                                       len(labels), ctypes.byref(right))
         return loss, right.value / len(labels)
+
+
+def pictures():
+    """Images and labels as scikit-learn has them. They are kept as a file: to import scikit-learn
+    takes longer than all the rest that a worker does before its first step."""
+    path = CACHE / "digits.npz"
+    if not path.is_file():
+        from sklearn.datasets import load_digits
+        found = load_digits()
+        CACHE.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=CACHE) as folder:
+            made = Path(folder) / path.name
+            np.savez(made, images=found.images, labels=found.target)
+            made.replace(path)
+    kept = np.load(path)
+    return kept["images"], kept["labels"]
 
 
 def address(array):
