@@ -154,8 +154,8 @@ int pslite_setting_check(const char* name);
 int pslite_node_new(pslite_lookup_fn lookup, void* lookup_arg, pslite_node** out);
 /* Stops the node if it runs, without a barrier, and frees it. */
 void pslite_node_free(pslite_node* node);
-/* The same without freeing it: what other threads wait for, a start that is under way too, ends with
- * PSLITE_STOPPED. */
+/* The same without freeing it: what other threads wait for ends with PSLITE_STOPPED, also a start
+ * that is under way. */
 void pslite_node_stop(pslite_node* node);
 
 /* The node of this process: the one that MXNet uses under the preload library, the first one of
