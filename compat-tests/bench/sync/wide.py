@@ -26,8 +26,10 @@ from netlab.links import CONGESTION
 from .bars import Bar
 from .curves import GOALS, LIMIT, START, Wanted, note, script, times_to, train
 
-#: The rates of the links are drawn by that; a quarter of NetStorm's.
-DRAWN, SCALE = 0, 0.25
+#: The rates of the links are drawn by that; a quarter of NetStorm's. The network of the script is
+#: small, so over these an exchange takes as long as a few steps of nine workers that share this
+#: machine's processors. Over SLOWER it takes as long as many, as that of a large network does.
+DRAWN, SCALE, SLOWER = 0, 0.25, 0.0625
 # The seed that settings are chosen with; those that are measured follow it.
 TUNING = 100
 # torch: seconds of a step, and how much longer each worker takes. All are equal, which is best for
@@ -58,8 +60,8 @@ SYNC = (Wanted("pslite.sync, a server at the best site", OURS, STAR),
 class Lab:
     """The sites, and what runs there."""
 
-    def __init__(self, stack):
-        drawn = graph.named("netstorm", DRAWN, SCALE)
+    def __init__(self, stack, scale):
+        drawn = graph.named("netstorm", DRAWN, scale)
         self._mesh = stack.enter_context(Mesh(drawn, CONGESTION))
         self._names = list(self._mesh.hosts)
         self.hosts = [host.address for host in self._mesh.hosts.values()]
@@ -150,13 +152,13 @@ def emulated(lab, settings):
 # ---- the whole ----------------------------------------------------------------------------------
 
 def measure(times, say):
-    """{"gluon": {name: [points]}, "torch": {name: [points]}, "settings", "sum"}."""
+    """{table: {name: [points]}, "settings", "sum"}, the tables of BARS."""
+    found = {table: {} for table in BARS}
     with ExitStack() as stack:
-        lab = Lab(stack)
-        found = {"gluon": {}, "torch": {}}
-        for seed in range(times):
-            for wanted in GLUON:
-                note(found["gluon"], wanted.name, lab.gluon(wanted, seed), say)
+        gluon(Lab(stack, SLOWER), times, found[GLUON_SLOWER], say)
+    with ExitStack() as stack:
+        lab = Lab(stack, SCALE)
+        gluon(lab, times, found["gluon"], say)
         settings, found["sum"] = tuned(lab, say)
         best = settings[0]
         # The own step of the exchange: that of DiLoCo, the program's own rates tried by one seed.
@@ -167,6 +169,12 @@ def measure(times, say):
             for wanted in SYNC:
                 note(found["torch"], wanted.name, lab.exchange(wanted, own, seed), say)
     return found
+
+
+def gluon(lab, times, curves, say):
+    for seed in range(times):
+        for wanted in GLUON:
+            note(curves, wanted.name, lab.gluon(wanted, seed), say)
 
 
 def chosen(lab, settings, say):
@@ -182,8 +190,9 @@ def chosen(lab, settings, say):
     return {"rate": rate, "own": own}
 
 
+GLUON_SLOWER = "gluon, links a quarter as fast"
 #: How many times as fast the last of a table is as its first.
-BARS = {"gluon": 8, "torch": 2}
+BARS = {"gluon": 8, GLUON_SLOWER: 8, "torch": 2}
 
 
 def bars(found):
@@ -206,5 +215,15 @@ def settings(found):
     """What was chosen, in a sentence."""
     said = "; ".join(f"{name}: " + ", ".join(f"{what} {value:g}" for what, value in one.items())
                      for name, one in found["settings"].items())
-    return (f"A sum of all over gloo takes {found['sum']:.2f} s, a step of torch's network "
-            f"{STEP:g} s. Settings, chosen with a seed of their own: {said}.")
+    epochs = "; ".join(f"{name}: {epoch(curves):.2f} s" for name, curves in found["gluon"].items())
+    slower = "; ".join(f"{name}: {epoch(curves):.2f} s"
+                       for name, curves in found[GLUON_SLOWER].items())
+    return (f"An epoch of the script takes: {epochs}. Over the slower links: {slower}. A sum of "
+            f"all over gloo takes {found['sum']:.2f} s, a step of torch's network {STEP:g} s. "
+            f"Settings, chosen with a seed of their own: {said}.")
+
+
+def epoch(curves):
+    """Seconds of an epoch: the median of all trainings."""
+    return median(after[0] - before[0]
+                  for points in curves for before, after in zip(points, points[1:]))
