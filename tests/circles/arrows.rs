@@ -48,10 +48,8 @@ pub(crate) fn arrows(modules: &[Module]) -> Arrows {
                     else {
                         continue;
                     };
-                    let own = |name: &String| {
-                        module.items.contains(name)
-                            || module.imports.iter().any(|other| other.name.as_ref() == Some(name))
-                    };
+                    let own =
+                        |name: &String| module.items.contains(name) || is_imported(module, name);
                     for name in module.names.iter().filter(|name| !own(name)) {
                         if defined(modules, inside, name, true, &mut Asked::new()).is_some() {
                             let mut path = import.path.clone();
@@ -83,14 +81,19 @@ fn follow<'a>(
             _ => match defined(modules, at, name, step + 1 == path.len(), asked) {
                 Some(End::Module(inside)) => at = inside,
                 Some(end) => return Some(end),
+                None if !is_ours || is_imported(&modules[at], name) => return None,
                 // What a macro makes there.
-                None if is_ours => return Some(End::Item(at)),
-                None => return None,
+                None => return Some(End::Item(at)),
             },
         }
         is_ours = true;
     }
     Some(End::Module(at))
+}
+
+/// Whether a module has the name from elsewhere: where it leads nowhere, from another crate.
+fn is_imported(module: &Module, name: &str) -> bool {
+    module.imports.iter().any(|import| import.name.as_deref() == Some(name))
 }
 
 /// What a name means in a module.

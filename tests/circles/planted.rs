@@ -58,6 +58,9 @@ fn a_name_that_is_passed_on_belongs_to_the_file_that_defines_it() {
     // The same name, and it is defined in the file between.
     let room = ("x/room/mod.rs", "mod one; pub struct Two; pub use one::One;");
     assert_eq!(the_circle(&[lib, room, one]), ["room/mod.rs", "room/one.rs"]);
+    // It is another crate's.
+    let room = ("x/room/mod.rs", "mod one; pub use elsewhere::Two; pub use one::One;");
+    assert!(the_circle(&[lib, room, one]).is_empty());
     // Two ends of one circle, each behind another module.
     let outer = ("x/lib.rs", "pub mod room; pub mod other; use room::One as First;");
     let other = ("x/other.rs", "pub struct Two; fn f(_: crate::First) {}");
