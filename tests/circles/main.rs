@@ -40,7 +40,6 @@ const TOO_LARGE: &[(&str, usize)] = &[
     ("src/core/placement/cost", 6),
     ("src/core/placement/graph", 15),
     ("src/core/placement/links", 13),
-    ("src/core/placement/planner", 8),
     ("src/core/store", 25),
     ("src/core/store/optimizer", 22),
     ("src/core/store/pickle", 6),

@@ -5,8 +5,8 @@
 
 use std::fmt;
 
-use super::Planner;
 use super::look::{Basis, Look};
+use super::state::Planner;
 use crate::placement::cost::{Model, Server};
 use crate::placement::statistics::median;
 use crate::placement::tuning::{

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::Planner;
-use super::decide::Candidate;
+use super::candidate::Candidate;
 use super::look::{Basis, Look};
+use super::state::Planner;
 use crate::placement::cost::Replicas;
 use crate::placement::tuning::{
     COPIES_GAIN, COPIES_GAIN_EARLY, COPIES_PAUSE, COPIES_SERVERS_MAX, COPIES_STEP_GAIN,

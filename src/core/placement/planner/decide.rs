@@ -1,55 +1,23 @@
 //! When to plan: what must move moves at once; what would be worth it has to stay so for a while;
 //! what turned out worse goes back.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::gates::{Decision, Reason, Stage};
+use super::candidate::{Candidate, OnTrial};
+use super::gates::{Decision, Stage};
 use super::hold::RoundTimes;
 use super::look::{Basis, Look};
-use super::{Planner, Settings};
+use super::reason::Reason;
+use super::settings::Settings;
+use super::state::Planner;
 use crate::placement::cost::bytes;
-use crate::placement::layout::{Holding, PieceLoad, Plan, apply};
+use crate::placement::layout::{Plan, apply};
 use crate::placement::shares::{self, ShareParameters};
 use crate::placement::stragglers::{self, Cause, Verdict};
 use crate::placement::tuning::{
     HORIZON_ROUNDS, KNOWN_SPAN_MAX, KNOWN_SPAN_ROUNDS, LARGE_PIECE, MOVE_WAIT, MOVE_WAIT_ROUNDS,
     NETWORK_CHANGED, SETTLE_DRIFT, SETTLE_RESTARTS_MAX, SMALL_GAIN,
 };
-use crate::wire::NodeId;
-
-/// A plan that seems worth it.
-#[derive(Clone, Debug)]
-pub(super) struct Candidate {
-    /// Since when.
-    since: Duration,
-    /// The same, by the time in which the job was busy.
-    busy: Duration,
-    /// Seconds of the round it would give, when it came up.
-    predicted: f64,
-    /// How often it had to wait anew because the network was still changing.
-    restarts: u32,
-}
-
-impl Candidate {
-    /// One that has been worth it since then, whatever it predicts.
-    pub(super) const fn settled(since: Duration, busy: Duration) -> Self {
-        Self { since, busy, predicted: f64::INFINITY, restarts: SETTLE_RESTARTS_MAX }
-    }
-}
-
-/// A switch that is being judged.
-#[derive(Clone, Debug)]
-pub(super) struct OnTrial {
-    /// The layout before it.
-    pub(super) layout: Vec<PieceLoad>,
-    /// What servers held by it.
-    pub(super) held: BTreeMap<NodeId, Holding>,
-    /// What to expect of it, for people.
-    predicted: f64,
-    /// How the rounds of each report since compare with it.
-    pub(super) factors: Vec<f64>,
-}
 
 impl Planner {
     /// What to move, if anything. To be called often (every 100 ms is enough); gives no other plan

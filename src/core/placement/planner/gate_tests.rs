@@ -1,9 +1,12 @@
 //! What each gate is for: jobs in networks that a seed draws (`placement/tests/networks.rs`), once
 //! with all gates and once without one.
 
+use std::time::Duration;
+
 use super::gates::GATES;
 use super::waiting_tests::untuned;
 use super::*;
+use crate::placement::cost::Replicas;
 use crate::placement::layout::{apply, holdings};
 use crate::placement::tests::fluid::Lab;
 use crate::placement::tests::jobs::{by_hash, piece, resnet50_by_hash, spread};

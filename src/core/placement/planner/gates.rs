@@ -5,37 +5,14 @@
 //! A gate changes nothing, and does not know the other gates. For each there is a test that fails
 //! without it (`gate_tests`).
 
-use std::fmt;
 use std::time::Duration;
 
-use super::Planner;
 use super::look::{Basis, Look};
+use super::reason::Reason;
+use super::state::Planner;
 use crate::placement::layout::Plan;
-use crate::placement::tuning::{CLEAR_GAIN, FIRST_ROUND_WAIT, FIRST_TIMES_WAIT, THETA};
+use crate::placement::tuning::{CLEAR_GAIN, FIRST_ROUND_WAIT, FIRST_TIMES_WAIT};
 use crate::wire::id_to_rank;
-
-/// Why no plan is made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reason {
-    /// The gate that is closed.
-    pub gate: &'static str,
-    /// What it is closed for, for people.
-    pub text: String,
-}
-
-impl Reason {
-    /// No gate is closed, but nothing is worth moving.
-    pub(super) fn no_gain() -> Self {
-        let percent = THETA * 100.0;
-        Self { gate: "no_gain", text: format!("no move makes rounds {percent:.0} % shorter") }
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
 
 /// When a gate is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use super::Planner;
 use super::look::{Basis, Look};
+use super::state::Planner;
 use crate::placement::tuning::{HARDLY_HOLDS, HOLD_OTHER_NETWORK, HOLD_ROUNDS, HOLD_ROUNDS_MAX};
 use crate::wire::NodeId;
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{Planner, WorkerMember};
+use super::members::WorkerMember;
+use super::state::Planner;
 use crate::placement::cost::{Model, Server, Worker, bytes};
 use crate::placement::links::Card;
 use crate::placement::stragglers::{Correction, Seen, Stragglers};

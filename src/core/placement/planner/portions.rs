@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use super::Planner;
 use super::look::Look;
+use super::state::Planner;
 use crate::placement::cost::bytes;
 use crate::placement::layout::{Plan, apply};
 use crate::placement::shares;

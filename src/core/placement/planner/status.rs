@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use super::advice::Advice;
 use super::look::{Basis, Look};
-use super::{Advice, Planner, Reason};
+use super::reason::Reason;
+use super::state::Planner;
 use crate::placement::shares::waiting;
 use crate::placement::statistics::median;
 use crate::placement::stragglers::{Cause, Evidence, IterationTime, SlowWorker, cause};

@@ -1,12 +1,17 @@
 //! The planner in whole jobs on virtual time (`placement/tests/fluid.rs`).
 
+use std::time::Duration;
+
 use super::*;
-use crate::placement::layout::{apply, holdings};
+use crate::placement::cost::Replicas;
+use crate::placement::layout::{PieceLoad, apply, holdings};
 use crate::placement::shares;
-use crate::placement::stragglers::{IterationTime, ServerTime};
+use crate::placement::shares::ShareParameters;
+use crate::placement::stragglers::{Cause, IterationTime, ServerTime, WorkerReport};
 use crate::placement::tests::fluid::{Lab, Node};
 use crate::placement::tests::jobs::{model_of, piece, pipelined, resnet50_by_hash, spread};
 use crate::random::Random;
+use crate::wire::NodeId;
 
 const MB: f64 = 1e6;
 /// A megabit per second.

@@ -1,6 +1,8 @@
 //! How long rounds take whose tensors wait (`placement/tests/pipeline.rs`), with the planner in the
 //! loop, in networks that nobody tuned for. Seeds are printed.
 
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::placement::layout::holdings;
 use crate::placement::tests::fluid::Lab;
