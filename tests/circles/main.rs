@@ -39,7 +39,6 @@ const TOO_LARGE: &[(&str, usize)] = &[
     ("src/core/kv", 9),
     ("src/core/placement/cost", 6),
     ("src/core/placement/graph", 15),
-    ("src/core/placement/links", 13),
     ("src/core/store", 25),
     ("src/core/store/optimizer", 22),
     ("src/core/store/pickle", 6),
@@ -54,7 +53,6 @@ const TOO_LARGE: &[(&str, usize)] = &[
 const BETWEEN: &[(&str, usize)] = &[
     ("src/core/cluster", 11),
     ("src/core/kv", 9),
-    ("src/core/placement/links", 13),
     ("src/core/store", 25),
     ("src/transport", 2),
     ("src/transport/native", 26),

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::{Estimate, Sample, confidence};
+use super::estimate::confidence;
+use super::{Estimate, Sample};
 use crate::placement::cost::bytes;
 use crate::placement::statistics::weighted_median;
 use crate::placement::tuning::{

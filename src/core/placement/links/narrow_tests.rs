@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::tests::{report, seconds};
 use super::*;
+use crate::wire::NodeId;
 
 #[test]
 fn only_links_that_cards_do_not_explain_are_narrow() {

@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use super::estimate::confidence;
 use super::rates::{Of, Rates};
-use super::{Estimate, MOST_PEERS, confidence};
+use super::{Estimate, MOST_PEERS};
 use crate::placement::cost::bytes;
 use crate::placement::tuning::{SERVER_WINDOWS, WINDOW, WINDOW_COVERED, WINDOW_MAX};
 use crate::wire::{NodeId, is_worker};

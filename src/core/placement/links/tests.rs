@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::*;
 use crate::placement::tuning::{PROBE_AFTER, SAMPLES};
 use crate::random::Random;
+use crate::wire::NodeId;
 use crate::wire::native::PROBE_BYTES;
 
 const MB: f64 = 1e6;
