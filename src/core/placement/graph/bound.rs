@@ -6,21 +6,12 @@
 use std::collections::BTreeSet;
 
 use super::pack::{Effort, Packing, pack};
-use super::{Edge, Graph, GraphError};
+use super::{Edge, Graph, GraphError, Roots};
 
 /// Sites for which trees are packed, at most; beyond, only cuts are looked at.
 pub const MOST_PACKED: usize = 32;
 /// How much work a bound may be.
 const EFFORT: Effort = Effort { rounds: 400, cells: 500_000_000 };
-
-/// Who owns how much.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Roots<'a> {
-    /// Whoever is best: T* of the network.
-    Free,
-    /// Each site its fraction of the model; they add up to 1.
-    Shares(&'a [f64]),
-}
 
 /// A bound.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -3,7 +3,8 @@
 //! Pure. [`Scheme::validate`] says what must hold, whoever made it.
 
 use super::cells::{add, at};
-use super::{Graph, GraphError, SHARE_SLACK};
+use super::limits::SHARE_SLACK;
+use super::{Graph, GraphError};
 
 /// How the parts of one share travel. Each site sums what its children sent with what is its own,
 /// and sends one sum to its parent; the root makes the new value, which goes down another tree.

@@ -7,7 +7,7 @@
 //! Pure; deterministic. The work is a number of trees for each pass.
 
 use super::cells::{add, at};
-use super::pack::{CostedEdges, taken};
+use super::costed_edges::{CostedEdges, taken};
 use super::{Graph, Tree};
 
 /// How sharply the price of a resource rises with what it carries, pass by pass.
