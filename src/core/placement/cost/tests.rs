@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::level::Share;
 use super::*;
+use crate::wire::NodeId;
 
 const TOTAL: f64 = 1000.0;
 
