@@ -38,7 +38,6 @@ const TOO_LARGE: &[(&str, usize)] = &[
     ("src/core/cluster", 11),
     ("src/core/store", 25),
     ("src/core/store/optimizer", 22),
-    ("src/core/store/pickle", 6),
     ("src/transport/native", 26),
     ("src/transport/zmq", 6),
     ("src/node/server", 6),

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use super::error::PickleError;
+use super::limits::{DEPTH_MAX, RESULT_TEXT_BYTES_MAX, RESULT_VALUES_MAX};
 use super::node::{Node, NodeId, Nodes};
-use super::reader::{DEPTH_MAX, RESULT_TEXT_BYTES_MAX, RESULT_VALUES_MAX};
 use super::value::{Object, Value};
 
 type Result<T> = std::result::Result<T, PickleError>;

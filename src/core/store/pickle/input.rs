@@ -1,7 +1,7 @@
 //! The bytes of a pickle: numbers, counted bytes, lines, texts.
 
 use super::error::PickleError;
-use super::reader::{LINE_BYTES_MAX, TEXT_BYTES_MAX};
+use super::limits::{LINE_BYTES_MAX, TEXT_BYTES_MAX};
 
 type Result<T> = std::result::Result<T, PickleError>;
 

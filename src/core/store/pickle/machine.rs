@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use super::classes::{Global, global, refused};
 use super::error::PickleError;
 use super::input::{Input, ascii, decimal, integer, raw_unicode_escape, utf8};
+use super::limits::{MEMO_INDEX_MAX, NODES_MAX};
 use super::node::{Node, NodeId, Nodes};
 use super::numpy::Scalar;
-use super::reader::{MEMO_INDEX_MAX, NODES_MAX};
 
 type Result<T> = std::result::Result<T, PickleError>;
 

@@ -8,6 +8,7 @@ mod classes;
 mod convert;
 mod error;
 mod input;
+mod limits;
 mod machine;
 mod node;
 mod numpy;

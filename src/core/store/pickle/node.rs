@@ -3,8 +3,8 @@
 
 use super::classes::Global;
 use super::error::PickleError;
+use super::limits::{CONTENT_BYTES_MAX, NODES_MAX};
 use super::numpy::Scalar;
-use super::reader::{CONTENT_BYTES_MAX, NODES_MAX};
 
 /// The number of a node.
 pub(super) type NodeId = usize;
