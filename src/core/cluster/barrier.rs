@@ -2,15 +2,16 @@
 //! van.cc:191-221). Unlike stock it counts members, not messages, and says which barrier it
 //! releases, so that one group's release does not free another's waiters.
 //!
-//! Here is the side of those who wait; `count` is the scheduler's, and `waits` what it says of
-//! them.
+//! Here is the side of those who wait; `count` is the scheduler's, `waits` what it says of them,
+//! and `entered` what both remember.
 
 mod count;
+mod entered;
 mod waits;
 
-pub(super) use waits::RoundsSaid;
+pub(super) use entered::{Entered, RoundsSaid, Ticket};
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{Action, Cluster, Failure, FailureKind, Level};
@@ -18,37 +19,6 @@ use crate::wire::{
     ALL_GROUP, Command, Control, EMPTY, Message, Meta, NodeId, Role, SCHEDULER, SERVER_GROUP,
     WORKER_GROUP,
 };
-
-/// A customer of this process that waits.
-#[derive(Clone, Debug)]
-pub(super) struct Ticket {
-    pub(super) ticket: u64,
-    pub(super) customer_id: i32,
-    pub(super) group: i32,
-    pub(super) leaving: bool,
-    /// Every node enters it by itself, not one of each process.
-    pub(super) instance: bool,
-    /// The number of the message that entered the barrier.
-    pub(super) timestamp: i32,
-}
-
-/// Who is in a barrier at the scheduler.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Entered {
-    /// Nodes and their customers, with the number of the message by which each came in.
-    pub(super) members: BTreeMap<(NodeId, i32), i32>,
-    /// Since when whoever is in it waits.
-    since: Duration,
-    /// After how long that is to be said next.
-    say_after: Duration,
-}
-
-impl Entered {
-    /// True if a customer of that node is in it.
-    pub(super) fn has(&self, id: NodeId) -> bool {
-        self.members.range((id, i32::MIN)..=(id, i32::MAX)).next().is_some()
-    }
-}
 
 /// The domain of the customers that the job was formed with. A customer that came later has a
 /// domain of its own, named by its id.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::registration::Registrant;
+use super::registrant::Registrant;
 use crate::wire::{Node, NodeId, Role};
 
 /// The order of ranks where nodes wish none.

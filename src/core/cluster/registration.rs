@@ -3,19 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::registrant::Registrant;
 use super::{Action, Cluster, Failure, FailureKind, Level, ranking};
 use crate::text;
 use crate::wire::{
     Command, Control, EMPTY, Node, NodeId, Role, SCHEDULER, SERVER_GROUP, WORKER_GROUP, server_id,
     worker_id,
 };
-
-/// One process that registered, and which of its customers did.
-#[derive(Clone, Debug)]
-pub(super) struct Registrant {
-    pub(super) node: Node,
-    pub(super) customers: Vec<i32>,
-}
 
 impl Cluster {
     /// A customer of this process starts: asks the scheduler for a place (van.cc:327).

@@ -13,7 +13,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::*;
-use crate::wire::{ALL_GROUP, WORKER_GROUP, ability, id_to_rank};
+use crate::wire::{
+    ALL_GROUP, EMPTY, Message, Node, NodeId, Role, SCHEDULER, SERVER_GROUP, WORKER_GROUP, ability,
+    id_to_rank,
+};
 
 pub(super) const SECOND: Duration = Duration::from_secs(1);
 

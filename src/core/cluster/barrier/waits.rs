@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::super::circle::{Wait, circle};
 use super::super::{Action, Cluster, Level};
-use super::{BETWEEN, Entered};
+use super::{BETWEEN, Entered, RoundsSaid};
 use crate::keys::KeyName;
 use crate::wire::elastic::{SchedulerMessage, SchedulerMessageKind, StalledRound};
 use crate::wire::{ALL_GROUP, NodeId, SCHEDULER, SERVER_GROUP, WORKER_GROUP, is_worker};
@@ -19,39 +19,12 @@ const ROUNDS_SAID_AFTER: Duration = Duration::from_secs(2);
 /// Limits between two such words, at most.
 const ROUNDS_SAID_GAPS: u32 = 64;
 
-/// When a round along a tree may be said again, and how long that is after it was said.
-#[derive(Clone, Copy, Debug, Default)]
-pub(in crate::cluster) struct RoundsSaid {
-    next: Duration,
-    gap: Duration,
-}
-
 /// A round that has waited for long.
 struct LiveRound {
     /// For people.
     name: String,
     since: Duration,
     round: StalledRound,
-}
-
-impl Entered {
-    /// Somebody came in. A barrier in which a worker waits has waited since the first one came:
-    /// scheduler and servers of MXNet are in the last one for as long as the job runs.
-    pub(super) fn came(&mut self, now: Duration, from: NodeId, limit: Duration) {
-        if self.members.is_empty() || (is_worker(from) && !self.has_worker()) {
-            self.since = now;
-            self.say_after = limit;
-        }
-    }
-
-    fn has_worker(&self) -> bool {
-        self.members.keys().any(|(member, _)| is_worker(*member))
-    }
-
-    /// When it is to be said next.
-    pub(in crate::cluster) const fn due(&self) -> Duration {
-        self.since.saturating_add(self.say_after)
-    }
 }
 
 impl Cluster {

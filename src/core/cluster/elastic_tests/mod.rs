@@ -15,6 +15,7 @@ mod world;
 use world::{SECOND, World};
 
 use super::*;
+use crate::wire::NodeId;
 
 /// What happens at random, and how much of it.
 #[derive(Clone, Copy)]

@@ -1,0 +1,63 @@
+//! Who is in a barrier, as the one who waits knows it ([`Ticket`]) and as the scheduler does
+//! ([`Entered`]), and when a wait is said again. Must not know of the other members.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::wire::{NodeId, is_worker};
+
+/// A customer of this process that waits.
+#[derive(Clone, Debug)]
+pub(in crate::cluster) struct Ticket {
+    pub(in crate::cluster) ticket: u64,
+    pub(in crate::cluster) customer_id: i32,
+    pub(in crate::cluster) group: i32,
+    pub(in crate::cluster) leaving: bool,
+    /// Every node enters it by itself, not one of each process.
+    pub(in crate::cluster) instance: bool,
+    /// The number of the message that entered the barrier.
+    pub(in crate::cluster) timestamp: i32,
+}
+
+/// Who is in a barrier at the scheduler.
+#[derive(Clone, Debug, Default)]
+pub(in crate::cluster) struct Entered {
+    /// Nodes and their customers, with the number of the message by which each came in.
+    pub(in crate::cluster) members: BTreeMap<(NodeId, i32), i32>,
+    /// Since when whoever is in it waits.
+    pub(super) since: Duration,
+    /// After how long that is to be said next.
+    pub(super) say_after: Duration,
+}
+
+impl Entered {
+    /// True if a customer of that node is in it.
+    pub(in crate::cluster) fn has(&self, id: NodeId) -> bool {
+        self.members.range((id, i32::MIN)..=(id, i32::MAX)).next().is_some()
+    }
+
+    /// Somebody came in. A barrier in which a worker waits has waited since the first one came:
+    /// scheduler and servers of MXNet are in the last one for as long as the job runs.
+    pub(super) fn came(&mut self, now: Duration, from: NodeId, limit: Duration) {
+        if self.members.is_empty() || (is_worker(from) && !self.has_worker()) {
+            self.since = now;
+            self.say_after = limit;
+        }
+    }
+
+    pub(super) fn has_worker(&self) -> bool {
+        self.members.keys().any(|(member, _)| is_worker(*member))
+    }
+
+    /// When it is to be said next.
+    pub(in crate::cluster) const fn due(&self) -> Duration {
+        self.since.saturating_add(self.say_after)
+    }
+}
+
+/// When a round along a tree may be said again, and how long that is after it was said.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::cluster) struct RoundsSaid {
+    pub(super) next: Duration,
+    pub(super) gap: Duration,
+}
