@@ -36,7 +36,6 @@ const LARGEST: usize = 5;
 /// The larger ones of today: the room that they are in, and of how many files they are.
 const TOO_LARGE: &[(&str, usize)] = &[
     ("src/core/store", 25),
-    ("src/core/store/optimizer", 22),
     ("src/transport/native", 26),
     ("src/transport/zmq", 6),
     ("src/node/server", 6),

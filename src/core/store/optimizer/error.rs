@@ -1,5 +1,6 @@
 //! What can be wrong with an optimizer or an update.
 
+use super::classes::CLASSES;
 use crate::values::Dtype;
 
 /// Why an optimizer is refused, or an update cannot be done.
@@ -8,7 +9,7 @@ pub enum OptimizerError {
     /// The object is of a class that has no native kernel.
     #[error(
         "there is no native optimizer {class}; there are: {}",
-        super::Optimizer::SUPPORTED.join(", ")
+        CLASSES.join(", ")
     )]
     Unknown {
         /// The class, with its module.

@@ -5,6 +5,7 @@ use super::adagrad::{AdaGrad, GroupAdaGrad};
 use super::adam::Adam;
 use super::arrays::{AdaDelta, Adamax, Dcasgd, Test};
 use super::attributes::Attributes;
+use super::classes::with_classes;
 use super::formula::Slices;
 use super::ftml::Ftml;
 use super::ftrl::Ftrl;
@@ -25,9 +26,6 @@ const MODULES: [&str; 2] = ["mxnet.optimizer.optimizer.", "mxnet.optimizer.contr
 
 macro_rules! methods {
     ($($class:literal => $variant:ident),* $(,)?) => {
-        /// The classes with a native kernel.
-        pub(super) const CLASSES: &[&str] = &[$($class),*];
-
         impl Method {
             /// Reads the attributes that only this class has.
             ///
@@ -49,26 +47,7 @@ macro_rules! methods {
     };
 }
 
-methods! {
-    "SGD" => Sgd,
-    "ccSGD" => Sgd,
-    "Adam" => Adam,
-    "NAG" => Nag,
-    "Signum" => Signum,
-    "FTML" => Ftml,
-    "LARS" => Lars,
-    "LBSGD" => Lbsgd,
-    "LAMB" => Lamb,
-    "DCASGD" => Dcasgd,
-    "AdaGrad" => AdaGrad,
-    "GroupAdaGrad" => GroupAdaGrad,
-    "RMSProp" => RmsProp,
-    "AdaDelta" => AdaDelta,
-    "Ftrl" => Ftrl,
-    "Adamax" => Adamax,
-    "Nadam" => Nadam,
-    "Test" => Test,
-}
+with_classes!(methods);
 
 macro_rules! each {
     ($method:expr, $rule:ident => $call:expr) => {

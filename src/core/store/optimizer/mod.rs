@@ -11,6 +11,7 @@ mod adagrad;
 mod adam;
 mod arrays;
 mod attributes;
+mod classes;
 mod decimal;
 mod error;
 mod formula;
@@ -36,6 +37,7 @@ mod state_codec;
 use std::array;
 
 use self::attributes::{Attributes, MOST_UPDATES};
+use self::classes::CLASSES;
 use self::formula::{MOST_TENSORS, Slices};
 use self::lars::sum_of_squares;
 use self::method::Method;
@@ -78,7 +80,7 @@ pub enum Gradient<'a> {
 
 impl Optimizer {
     /// The classes that can be run, by their names in Python.
-    pub const SUPPORTED: &'static [&'static str] = method::CLASSES;
+    pub const SUPPORTED: &'static [&'static str] = CLASSES;
 
     /// From an unpickled object.
     ///
