@@ -9,6 +9,7 @@
 
 mod channel;
 mod ending;
+mod keep_alive;
 mod names;
 mod out;
 mod question;
@@ -19,29 +20,29 @@ mod types;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use smallvec::SmallVec;
 
+use super::carrier::{bind_error, bind_in_range};
 use super::counters::PeerCounters;
 use super::entrance::Entrance;
-use super::sys::fork::{self, KEEP_ALIVE_S};
+use super::sync::lock;
+use super::sys::fork;
 use super::sys::{Context, Frame, Kind, Outgoing, Socket};
 use channel::{ASIDE_MAX, QUEUED_MAX, StockChannel, close_channel, waiting};
+use keep_alive::keep_alive;
 use names::{Names, id_of};
 use out::{FLUSH, Outs, Report};
 use pslite_observe::awake;
-use received::{Received, Receiver};
+use received::{CARRIER, Received, Receiver};
 use two_way::TwoWay;
-pub(super) use types::{bind_error, bind_in_range};
 
+pub use super::carrier::{ChannelEvent, Endpoint, RecvError, SendError, SendMode, TransportError};
 pub use question::Question;
-pub use types::{
-    Answers, ChannelEvent, Endpoint, Flushed, Incoming, NumberedEvent, RecvError, SendError,
-    SendMode, TransportError, ZmqOptions,
-};
+pub use types::{Answers, Flushed, Incoming, NumberedEvent, ZmqOptions};
 
 /// Messages that wait in priority mode for one peer; senders wait beyond it.
 const PRIORITY_MAX: usize = 1024;
@@ -49,9 +50,6 @@ const PRIORITY_MAX: usize = 1024;
 const FRAMES_MAX: usize = 16;
 /// The identity of our own wake-up connection; no node has an empty number.
 const WAKE: &[u8] = b"ps-wake";
-
-/// What carries everything here, in counters.
-const CARRIER: &str = "zmq";
 
 type Peers = BTreeMap<i32, Arc<Mutex<StockChannel>>>;
 
@@ -76,12 +74,8 @@ pub struct ZmqTransport {
     two_way: Option<TwoWay>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn zmq_error(what: &str) -> impl FnOnce(io::Error) -> TransportError + '_ {
-    move |source| TransportError::Zmq { what: what.to_owned(), source }
+    move |source| TransportError::Io { what: what.to_owned(), source }
 }
 
 impl ZmqTransport {
@@ -304,14 +298,14 @@ impl ZmqTransport {
                     if channel.by_priority.len() < PRIORITY_MAX + aside {
                         channel.by_priority.push(priority, waiting(meta, data));
                         channel.count(bytes);
-                        channel.drain().map_err(SendError::Zmq)?;
+                        channel.drain().map_err(SendError::Io)?;
                         self.used(&channel);
                         break;
                     }
                     if mode != SendMode::Block {
                         return Err(SendError::QueueFull);
                     }
-                } else if channel.drain().map_err(SendError::Zmq)? {
+                } else if channel.drain().map_err(SendError::Io)? {
                     match channel.send_now(meta, data) {
                         Ok(()) => {
                             channel.count(bytes);
@@ -319,7 +313,7 @@ impl ZmqTransport {
                             break;
                         }
                         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                        Err(error) => return Err(SendError::Zmq(error)),
+                        Err(error) => return Err(SendError::Io(error)),
                     }
                 }
                 if mode != SendMode::Block {
@@ -371,7 +365,7 @@ impl ZmqTransport {
             let named = match receiver.socket.receive(true) {
                 Ok(frame) => frame,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(RecvError::Zmq(error)),
+                Err(error) => return Err(RecvError::Io(error)),
             };
             let incoming = rest(&mut receiver.socket, named)?;
             if incoming.named.as_ref() == WAKE {
@@ -502,21 +496,13 @@ impl ZmqTransport {
     }
 }
 
-/// Lets the kernel find out within 10 s that a peer's machine is gone, when nothing is under way.
-fn keep_alive(socket: &mut Socket) -> io::Result<()> {
-    socket.set_int(zmq_sys::ZMQ_TCP_KEEPALIVE, 1)?;
-    socket.set_int(zmq_sys::ZMQ_TCP_KEEPALIVE_IDLE, KEEP_ALIVE_S.0.into())?;
-    socket.set_int(zmq_sys::ZMQ_TCP_KEEPALIVE_INTVL, KEEP_ALIVE_S.1.into())?;
-    socket.set_int(zmq_sys::ZMQ_TCP_KEEPALIVE_CNT, KEEP_ALIVE_S.2.into())
-}
-
 fn rest(receiver: &mut Socket, named: Frame) -> Result<Incoming, RecvError> {
     let mut frames = SmallVec::new();
     let mut oversized = false;
     let mut more = named.more();
     while more {
         // The frames of one message arrive together: this does not wait.
-        let frame = receiver.receive(true).map_err(RecvError::Zmq)?;
+        let frame = receiver.receive(true).map_err(RecvError::Io)?;
         more = frame.more();
         if frames.len() < FRAMES_MAX {
             frames.push(frame.into_bytes());

@@ -36,8 +36,6 @@ const LARGEST: usize = 5;
 /// The larger ones of today: the room that they are in, and of how many files they are.
 const TOO_LARGE: &[(&str, usize)] = &[
     ("src/core/store", 25),
-    ("src/transport/native", 26),
-    ("src/transport/zmq", 6),
     ("src/node/server", 6),
     ("src/sim/elastic", 6),
     ("src/bin/pslite", 17),
@@ -46,8 +44,6 @@ const TOO_LARGE: &[(&str, usize)] = &[
 /// Those of today that join two sub-rooms.
 const BETWEEN: &[(&str, usize)] = &[
     ("src/core/store", 25),
-    ("src/transport", 2),
-    ("src/transport/native", 26),
     ("src/node/server", 6),
     ("src/sim/elastic", 6),
     ("src/bin/pslite", 17),

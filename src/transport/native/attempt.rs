@@ -5,8 +5,8 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use super::greeting::greeting;
 use super::pipe::{OutPipe, socket_read, socket_write_with};
-use super::receiver::greeting;
 use super::shared::Shared;
 use super::types::Carriers;
 use crate::dial::{DialledWay, dial, failure, take_answers};

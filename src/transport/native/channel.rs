@@ -29,15 +29,15 @@ pub(super) use self::unsent::UnsentLimits;
 use super::attempt::Attempt;
 use super::counters::{Counters, add};
 use super::lend::Leases;
-use super::lock;
 use super::outbox::{Beside, Fragment, Limits, Outbox, Slices, Taker};
 use super::pipe::{OutPipe, socket_read};
 use super::receipt::{Receipt, Receipts};
 use super::shared::Shared;
+use crate::carrier::{SendError, SendMode};
 use crate::dial::DialledWay;
 use crate::stuck::Progress;
+use crate::sync::lock;
 use crate::sys::tcp::stays_on_host;
-use crate::zmq::{SendError, SendMode};
 use pslite_core::wire::native::{FRAMES_MAX, Kind, META_MAX, Parsed, Welcome, parse};
 use pslite_observe::awake;
 
@@ -237,7 +237,7 @@ impl Channel {
         let bytes = data.iter().map(Bytes::len).sum::<usize>();
         if data.len() > FRAMES_MAX || meta.len() > META_MAX {
             let text = "more frames or metadata than a message may have";
-            return Err(SendError::Zmq(io::Error::new(io::ErrorKind::InvalidInput, text)));
+            return Err(SendError::Io(io::Error::new(io::ErrorKind::InvalidInput, text)));
         }
         let adopted = self.adopt(shared, data);
         let data = adopted.as_deref().unwrap_or(data);

@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::greeting::greeting;
 use super::pipe::socket_write_with;
-use super::receiver::greeting;
 use super::shared::Shared;
 use super::types::Carriers;
 use crate::sys::memory::{DESCRIPTORS_MAX, receive_with_descriptors};

@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::socket::{setsockopt, sockopt};
 
-use super::channel::{Channel, UnsentLimits};
+use super::channel::UnsentLimits;
 use super::handshake::{Handshake, Wish};
-use super::lock;
 use super::pace_for_copies::PaceForCopies;
-use super::receiver::Arrival;
+use super::plane::{Arrival, Command, Plane};
 use super::shared::Shared;
 use super::task::{Registry, Task};
+use crate::sync::lock;
 use crate::sys::fork::Mark;
 use pslite_observe::awake;
 
@@ -34,25 +34,6 @@ const EVENTS_MAX: usize = 64;
 /// The token of the bell.
 const BELL: u64 = 0;
 
-/// What the other threads ask for.
-#[derive(Debug)]
-pub(super) enum Command {
-    /// Accept connections there.
-    Listen(TcpListener),
-    /// The job's token is known now.
-    Joined,
-    /// Accept no more.
-    StopListening,
-    /// Connect that channel.
-    Connect(Arc<Channel>),
-    /// That channel was given up; what it holds may still be flushed until then.
-    GiveUp(u32, Instant),
-    /// Writing to that channel failed.
-    Look(u32),
-    /// End.
-    End,
-}
-
 #[derive(Debug)]
 enum Listener {
     Tcp(TcpListener),
@@ -62,6 +43,7 @@ enum Listener {
 /// See the module.
 pub(super) struct IoThread {
     shared: Arc<Shared>,
+    plane: Arc<Plane>,
     /// In front of it, as it has to be dropped first.
     _mark: Mark,
     epoll: Epoll,
@@ -76,7 +58,8 @@ pub(super) struct IoThread {
 }
 
 impl IoThread {
-    pub(super) fn new(shared: Arc<Shared>) -> io::Result<Self> {
+    pub(super) fn new(plane: Arc<Plane>) -> io::Result<Self> {
+        let shared = Arc::clone(plane.shared());
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         epoll.add(&shared.io_bell, EpollEvent::new(EpollFlags::EPOLLIN, BELL))?;
         let mut thread = Self {
@@ -90,6 +73,7 @@ impl IoThread {
             pace_for_copies: PaceForCopies::new(awake::now()),
             unsent_limits: UnsentLimits::new(awake::now()),
             shared,
+            plane,
         };
         for listener in thread.shared.same_host.listen() {
             thread.listen(Listener::Unix(listener))?;
@@ -122,7 +106,7 @@ impl IoThread {
 
     /// Does what was asked for; false at the end.
     fn obey(&mut self) -> bool {
-        for command in self.shared.take_commands() {
+        for command in self.plane.take_commands() {
             match command {
                 Command::Listen(listener) => {
                     // It cannot fail but for want of memory; then nobody can connect, and says so.
@@ -230,7 +214,7 @@ impl IoThread {
                 let Some(handshake) = self.handshakes.remove(&token) else { return };
                 let _ = self.epoll.delete(&handshake.socket);
                 let Handshake { socket, descriptors, address, .. } = handshake;
-                let mut arrivals = lock(&self.shared.arrivals);
+                let mut arrivals = lock(&self.plane.arrivals);
                 // Whoever finds no room tries again.
                 if arrivals.len() < ARRIVALS_MAX {
                     arrivals.push(Arrival { socket, hello, descriptors, address });
@@ -259,15 +243,15 @@ impl IoThread {
     }
 
     fn tick(&mut self, now: Instant) {
-        self.pace_for_copies.look(now, &self.shared);
-        self.unsent_limits.look(now, &self.shared);
+        self.pace_for_copies.look(now, &self.plane);
+        self.unsent_limits.look(now, &self.shared, || self.plane.all_channels());
         self.handshakes.retain(|_, handshake| handshake.until > now);
-        let Self { tasks, registry, epoll, shared, .. } = self;
+        let Self { tasks, registry, epoll, shared, plane, .. } = self;
         tasks.retain(|number, task| {
             let keep = task.tick(registry, epoll, shared, now);
             if !keep {
                 task.end(registry);
-                shared.remove_channel(*number);
+                plane.remove_channel(*number);
             }
             keep
         });

@@ -11,8 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-use super::shared::Shared;
-use crate::sys::arena::{Arena, Block, BorrowedMemory};
+use crate::sys::arena::{Arena, BorrowedMemory};
 use crate::sys::memory::SharedMemory;
 use pslite_core::wire::native::{LENT, Lent};
 
@@ -20,9 +19,6 @@ use pslite_core::wire::native::{LENT, Lent};
 pub const LEND_MIN: usize = 32 << 10;
 /// The words of a ring that are slots. Those before belong to the ring itself.
 const SLOTS: Range<usize> = 64..512;
-
-/// The home of memory that this node keeps; channels have numbers from 1.
-const OWN_HOME: u32 = 0;
 
 /// What a slot says. Whatever else a peer writes there means none of these.
 const FREE: u64 = 0;
@@ -87,34 +83,6 @@ impl Leases {
     /// True if nothing is lent.
     pub(super) const fn is_empty(&self) -> bool {
         self.out.is_empty()
-    }
-}
-
-/// The memory that this node lends to peers of its host.
-#[derive(Clone)]
-pub struct LentMemory(Arc<Shared>);
-
-impl LentMemory {
-    /// `None` if there is none.
-    pub(super) fn of(shared: &Arc<Shared>) -> Option<Self> {
-        shared.arena().map(|_| Self(Arc::clone(shared)))
-    }
-
-    /// Memory of that many bytes.
-    #[must_use]
-    pub fn take(&self, len: usize) -> Option<Block> {
-        self.0.arena()?.take(OWN_HOME, len)
-    }
-
-    /// Takes back what peers gave back.
-    pub fn reclaim(&self) {
-        self.0.all_channels().iter().for_each(|channel| channel.reclaim());
-    }
-}
-
-impl std::fmt::Debug for LentMemory {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("LentMemory").finish_non_exhaustive()
     }
 }
 

@@ -11,20 +11,25 @@
 //! sender's memory). I/O: `pipe` (one end of a connection), `ring` (shared memory), `reader`,
 //! `channel` (sending), `receiver` (receiving; `receiver_handoff` says which thread does,
 //! `adaptive_poll` when it looks before it sleeps, `waiting` is for those that wait), `io_thread`
-//! with `task`, `attempt` and `handshake` (connections come and go) and `pace_for_copies`. It knows
-//! frames of bytes and node ids, not what they mean.
+//! with `task`, `attempt` and `handshake` (connections come and go) and `pace_for_copies`. All of
+//! them know `shared`; `plane` is what threads hand each other. It knows frames of bytes and node
+//! ids, not what they mean.
 
 mod adaptive_poll;
 mod attempt;
+mod bell;
 mod channel;
 mod counters;
+mod greeting;
 mod handshake;
 mod io_thread;
 mod landing;
 mod lend;
+mod lent_memory;
 mod outbox;
 mod pace_for_copies;
 mod pipe;
+mod plane;
 mod pool;
 mod probe;
 mod rates;
@@ -45,7 +50,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -54,15 +59,22 @@ use bytes::Bytes;
 use pslite_core::wire::native::{GRANULE, TOKEN_BYTES};
 
 pub use self::rates::{RateSample, SampleOf};
+use super::carrier::{
+    ChannelEvent, Endpoint, RecvError, SendError, SendMode, TransportError, bind_error,
+    bind_in_range,
+};
 pub use super::counters::PeerCounters;
 use super::dial::DialledWay;
+use super::sync::lock;
 pub use super::sys::arena::Block;
-use super::zmq::{ChannelEvent, Endpoint, RecvError, SendError, SendMode, TransportError};
+pub(crate) use bell::Bell;
 use channel::Channel;
-use io_thread::{Command, IoThread};
-pub use lend::{LEND_MIN, LentMemory};
+use io_thread::IoThread;
+pub use lend::LEND_MIN;
+pub use lent_memory::LentMemory;
 use outbox::Limits;
-pub(crate) use pipe::{Bell, socket_read, socket_write, socket_write_with};
+pub(crate) use pipe::{socket_read, socket_write, socket_write_with};
+use plane::{Command, Plane};
 use pslite_observe::awake;
 use receiver::Receiver;
 pub use receiver_handoff::Stay;
@@ -83,6 +95,7 @@ type Peers = BTreeMap<i32, Arc<Channel>>;
 /// All native connections of a node.
 pub struct NativeTransport {
     shared: Arc<Shared>,
+    plane: Arc<Plane>,
     peers: RwLock<Peers>,
     receiver: Mutex<Receiver>,
     io_thread: Mutex<Option<JoinHandle<()>>>,
@@ -100,12 +113,8 @@ impl std::fmt::Debug for NativeTransport {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn failure(what: &str) -> impl FnOnce(io::Error) -> TransportError + '_ {
-    move |source| TransportError::Zmq { what: what.to_owned(), source }
+    move |source| TransportError::Io { what: what.to_owned(), source }
 }
 
 impl NativeTransport {
@@ -116,13 +125,15 @@ impl NativeTransport {
     pub fn new(options: NativeOptions) -> Result<Self, TransportError> {
         let make = || -> io::Result<Self> {
             let shared = Arc::new(Shared::new(options)?);
-            let receiver = Receiver::new(&shared)?;
-            let io_thread = IoThread::new(Arc::clone(&shared))?;
+            let plane = Arc::new(Plane::new(Arc::clone(&shared)));
+            let receiver = Receiver::new(Arc::clone(&plane))?;
+            let io_thread = IoThread::new(Arc::clone(&plane))?;
             let handle = std::thread::Builder::new()
                 .name("pslite-native".to_owned())
                 .spawn(move || io_thread.run())?;
             Ok(Self {
                 shared,
+                plane,
                 peers: RwLock::new(BTreeMap::new()),
                 receiver: Mutex::new(receiver),
                 io_thread: Mutex::new(Some(handle)),
@@ -139,7 +150,7 @@ impl NativeTransport {
     /// wait. Can be set once.
     pub fn set_token(&self, token: [u8; TOKEN_BYTES]) {
         if self.shared.set_token(token) {
-            self.shared.command(Command::Joined);
+            self.plane.command(Command::Joined);
         }
     }
 
@@ -162,12 +173,12 @@ impl NativeTransport {
         let Endpoint::Tcp { host, port } = endpoint else {
             return Err(failure("cannot listen")(io::ErrorKind::Unsupported.into()));
         };
-        let fail = |error| super::zmq::bind_error(endpoint, error);
+        let fail = |error| bind_error(endpoint, error);
         let listener = TcpListener::bind((host.as_str(), *port)).map_err(fail)?;
         listener.set_nonblocking(true).map_err(fail)?;
         let port = listener.local_addr().map_err(fail)?.port();
         crate::sys::fork::note_listening(port);
-        self.shared.command(Command::Listen(listener));
+        self.plane.command(Command::Listen(listener));
         Ok(port)
     }
 
@@ -176,7 +187,7 @@ impl NativeTransport {
     /// # Errors
     /// All are taken, or the host is not ours.
     pub fn bind_in_range(&self, host: &str, low: u16, high: u16) -> Result<u16, TransportError> {
-        super::zmq::bind_in_range(host, (low, high), |endpoint| self.bind(endpoint))
+        bind_in_range(host, (low, high), |endpoint| self.bind(endpoint))
     }
 
     /// Connects to a peer under that key. An earlier channel of the key is flushed and replaced.
@@ -223,9 +234,9 @@ impl NativeTransport {
         };
         let number = self.next_channel.fetch_add(1, Ordering::Relaxed);
         let channel = Arc::new(Channel::new(number, key, identity, ways, connections, limits));
-        self.shared.add_channel(Arc::clone(&channel));
+        self.plane.add_channel(Arc::clone(&channel));
         let old = self.peers_mut().insert(key, Arc::clone(&channel));
-        self.shared.command(Command::Connect(channel));
+        self.plane.command(Command::Connect(channel));
         if let Some(old) = old {
             self.give_up(&old, FLUSH);
         }
@@ -233,7 +244,7 @@ impl NativeTransport {
 
     fn give_up(&self, channel: &Channel, linger: Duration) {
         channel.give_up();
-        self.shared.command(Command::GiveUp(channel.number, awake::now() + linger));
+        self.plane.command(Command::GiveUp(channel.number, awake::now() + linger));
     }
 
     /// Gives a channel another key.
@@ -263,7 +274,7 @@ impl NativeTransport {
     pub fn take_back(&self, key: i32) -> Option<TakenBack> {
         let channel = self.peer(key)?;
         let messages = channel.take_back()?;
-        self.shared.command(Command::GiveUp(channel.number, awake::now()));
+        self.plane.command(Command::GiveUp(channel.number, awake::now()));
         Some(TakenBack { channel: channel.number, messages, why: channel.why() })
     }
 
@@ -329,11 +340,11 @@ impl NativeTransport {
         if bytes as u64 > shared.options.data_max {
             // The peer would close the connection over it.
             let text = format!("a message of {bytes} bytes is larger than any may be");
-            return Err(SendError::Zmq(io::Error::new(io::ErrorKind::InvalidInput, text)));
+            return Err(SendError::Io(io::Error::new(io::ErrorKind::InvalidInput, text)));
         }
         let stopping = || shared.is_stopping();
         if channel.send(shared, meta, data, class, mode, stopping)? {
-            shared.command(Command::Look(channel.number));
+            self.plane.command(Command::Look(channel.number));
         }
         self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
         Ok(bytes)
@@ -368,22 +379,22 @@ impl NativeTransport {
 
     /// Ends [`Self::recv`] and senders that wait.
     pub fn stop(&self) {
-        self.shared.stop();
+        self.plane.stop();
     }
 
     /// Closes every connection. What was sent is flushed, for at most `linger`.
     pub fn close(&self, linger: Duration) {
         let Some(io_thread) = lock(&self.io_thread).take() else { return };
-        self.shared.stop();
+        self.plane.stop();
         let until = awake::now() + linger;
-        self.shared.command(Command::StopListening);
+        self.plane.command(Command::StopListening);
         lock(&self.receiver).say_goodbye();
-        let channels = self.shared.all_channels();
+        let channels = self.plane.all_channels();
         channels.iter().for_each(|channel| channel.flush(&self.shared.receipts));
         channels.iter().for_each(|channel| channel.wait_until_empty(until));
         self.peers_mut().clear();
         channels.iter().for_each(|channel| channel.give_up());
-        self.shared.command(Command::End);
+        self.plane.command(Command::End);
         // A panic there has been reported already, by the panic itself.
         let _ = io_thread.join();
         channels.iter().for_each(|channel| channel.disconnected());
@@ -394,7 +405,7 @@ impl NativeTransport {
     /// Memory that is lent to peers of this host instead of being copied; `None` if there is none.
     #[must_use]
     pub fn lent_memory(&self) -> Option<LentMemory> {
-        LentMemory::of(&self.shared)
+        LentMemory::of(&self.plane)
     }
 
     /// Bytes sent and received so far.
@@ -417,7 +428,7 @@ impl NativeTransport {
         drop(peers);
         let (begun, broken) = channel.probe(of, &self.shared);
         if broken {
-            self.shared.command(Command::Look(channel.number));
+            self.plane.command(Command::Look(channel.number));
         }
         begun
     }

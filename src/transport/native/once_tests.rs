@@ -12,7 +12,7 @@ use super::outbox::{Beside, Limits, Outbox, Slices, Taker};
 use super::pool::Pool;
 use super::session::Session;
 use super::types::NativeIncoming;
-use crate::zmq::SendMode;
+use crate::carrier::SendMode;
 use pslite_core::wire::native::{GRANULE, Parsed, parse};
 
 const LANES: usize = 3;

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::lend::Leases;
 use super::types::Unsent;
-use crate::zmq::SendMode;
+use crate::carrier::SendMode;
 use pslite_core::fifo::PriorityFifo;
 use pslite_core::wire::native::{GRANULE, HEADER, Header, Kind, LENDABLE, LENT, WINDOW_MAX};
 

@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::channel::Channel;
-use super::shared::Shared;
+use super::plane::Plane;
 use crate::sys::tcp::INITIAL_WINDOW;
 use pslite_core::wire::is_worker;
 
@@ -63,14 +63,14 @@ impl PaceForCopies {
     }
 
     /// Paces the connections to workers, or no longer, if it is time.
-    pub(super) fn look(&mut self, now: Instant, shared: &Shared) {
+    pub(super) fn look(&mut self, now: Instant, plane: &Plane) {
         let passed = now.saturating_duration_since(self.looked);
-        let rate = shared.outflow.load(Relaxed);
+        let rate = plane.shared().outflow.load(Relaxed);
         if passed < self.every || rate == 0 && self.behind.is_none() {
             return;
         }
         self.looked = now;
-        let channels = shared.all_channels();
+        let channels = plane.all_channels();
         let (workers, servers): (Vec<_>, Vec<_>) =
             channels.iter().partition(|channel| is_worker(channel.key.load(Relaxed)));
         self.note_copies(&servers, passed);

@@ -17,46 +17,13 @@ use std::time::{Duration, Instant};
 use nix::sys::socket::{ControlMessage, MsgFlags, recv, sendmsg};
 use nix::sys::uio::readv;
 
+use super::bell::Bell;
 use super::counters::{Counters, add};
 use super::lend::{Leases, Lender};
 use super::ring::{RingReader, RingWriter};
 use crate::sys::arena::{Arena, BorrowedMemory};
-use crate::sys::fork::Marked;
 use crate::sys::tcp::readable;
 use pslite_core::wire::native::{Header, Kind};
-
-/// Wakes the other end: an eventfd.
-#[derive(Debug)]
-pub(crate) struct Bell(Marked<OwnedFd>);
-
-impl Bell {
-    pub(crate) fn new() -> io::Result<Self> {
-        use nix::sys::eventfd::{EfdFlags, EventFd};
-        let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
-        Ok(Self::of(OwnedFd::from(EventFd::from_flags(flags)?)))
-    }
-
-    /// One that another process sent. If it is something else, ringing it has no effect.
-    pub(super) fn of(fd: OwnedFd) -> Self {
-        Self(Marked::new(fd))
-    }
-
-    pub(crate) fn ring(&self) {
-        // A full counter is as good as one more.
-        let _ = nix::unistd::write(&*self.0, &1_u64.to_ne_bytes());
-    }
-
-    /// Forgets that it rang.
-    pub(crate) fn silence(&self) {
-        let _ = nix::unistd::read(&*self.0, &mut [0; 8]);
-    }
-}
-
-impl AsFd for Bell {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
 
 /// Writes to a socket without waiting.
 pub(crate) fn socket_write(socket: &OwnedFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
@@ -110,7 +77,7 @@ impl OutPipe {
     ) -> io::Result<(Self, Vec<OwnedFd>)> {
         let (memory, writer) = RingWriter::create(ring_bytes)?;
         let data = Bell::new()?;
-        let mut descriptors = vec![memory, data.0.try_clone()?];
+        let mut descriptors = vec![memory, data.as_fd().try_clone_to_owned()?];
         let mut leases = None;
         if let Some(arena) = arena {
             descriptors.push(arena.descriptor().try_clone_to_owned()?);

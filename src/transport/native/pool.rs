@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use super::lock;
+use crate::sync::lock;
 
 /// The smallest piece of memory in bytes.
 const SMALLEST_BYTES: usize = 256;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::Instant;
 
-use super::lock;
+use crate::sync::lock;
 use pslite_core::wire::NodeId;
 
 /// Samples that wait to be fetched; the oldest go first.

@@ -7,9 +7,9 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
+use crate::carrier::SendMode;
 use crate::native::outbox::{Beside, Limits, Outbox, Slices, Taker};
 use crate::native::pipe::OutPipe;
-use crate::zmq::SendMode;
 use pslite_core::wire::native::GRANULE;
 
 struct Rig {

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::counters::Counters;
-use super::lock;
 use crate::counters::PeerCounters;
+use crate::sync::lock;
 
 /// What arrived on one channel of one peer.
 #[derive(Debug)]

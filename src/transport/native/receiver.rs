@@ -7,7 +7,7 @@ mod windows;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -19,16 +19,17 @@ use smallvec::SmallVec;
 use super::adaptive_poll::AdaptivePoll;
 use super::channel::Channel;
 use super::pipe::{InPipe, socket_read, socket_write};
+use super::plane::Plane;
 use super::reader::{Asides, Reader, Surroundings};
 use super::receipt::Receipt;
 use super::session::Session;
 use super::shared::Shared;
 use super::spin::Spin;
 use super::types::NativeIncoming;
+use crate::carrier::RecvError;
 use crate::sys::fork::Mark;
 use crate::sys::tcp::delay_acknowledgements;
-use crate::zmq::RecvError;
-use pslite_core::wire::native::{Header, Hello, Kind};
+use pslite_core::wire::native::{Header, Kind};
 use pslite_observe::awake;
 use pslite_observe::log::{self, Level};
 
@@ -54,15 +55,6 @@ const EVENTS_MAX: usize = 64;
 const BELL: u64 = 0;
 /// Added to the token of a connection: it is only the bell of its ring.
 const OF_RING: u64 = 1 << 63;
-
-/// A connection that has introduced itself.
-#[derive(Debug)]
-pub(super) struct Arrival {
-    pub(super) socket: OwnedFd,
-    pub(super) hello: Hello,
-    pub(super) descriptors: Vec<OwnedFd>,
-    pub(super) address: Arc<str>,
-}
 
 struct Connection {
     pipe: InPipe,
@@ -125,10 +117,12 @@ pub(super) struct Receiver {
     /// Looks at which somebody had sent much.
     windows_look: u64,
     events: Vec<EpollEvent>,
+    plane: Arc<Plane>,
 }
 
 impl Receiver {
-    pub(super) fn new(shared: &Shared) -> io::Result<Self> {
+    pub(super) fn new(plane: Arc<Plane>) -> io::Result<Self> {
+        let shared = plane.shared();
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         epoll.add(&shared.receive_bell, EpollEvent::new(EpollFlags::EPOLLIN, BELL))?;
         Ok(Self {
@@ -149,6 +143,7 @@ impl Receiver {
             windows_looked: awake::now(),
             windows_look: 0,
             events: vec![EpollEvent::empty(); EVENTS_MAX],
+            plane,
         })
     }
 
@@ -173,12 +168,12 @@ impl Receiver {
                 continue;
             }
             self.from_rings = 0;
-            match self.stay_awake(shared).map_err(RecvError::Zmq)? {
+            match self.stay_awake(shared).map_err(RecvError::Io)? {
                 Seen::Nothing => {}
                 Seen::Something => continue,
                 Seen::Bell => return Ok(None),
             }
-            let seen = self.sleep(shared, until).map_err(RecvError::Zmq)?;
+            let seen = self.sleep(shared, until).map_err(RecvError::Io)?;
             if seen == Seen::Bell || until.is_some_and(|until| awake::now() >= until) {
                 return Ok(None);
             }
@@ -343,7 +338,7 @@ impl Receiver {
         entry.inflow.bytes += over_tcp;
         connection.inflow.bytes += over_tcp;
         asides.data = asides.data.max(complete as u64);
-        entry.note(asides, shared);
+        entry.note(asides, &self.plane);
         let is_small =
             ready.len() == before + 1 && complete <= SMALL && connection.reader.is_idle();
         self.untold |= asides.fragments > 0;
@@ -452,23 +447,15 @@ impl Receiver {
 }
 
 impl Entry {
-    fn note(&mut self, asides: Asides, shared: &Shared) {
+    fn note(&mut self, asides: Asides, plane: &Plane) {
         self.receipt.note(self.session.received());
         self.untold_bytes += asides.data;
         let Some((channel, upto)) = asides.ack else { return };
         if self.reverse.as_ref().is_none_or(|reverse| reverse.number != channel) {
-            self.reverse = shared.channel(channel);
+            self.reverse = plane.channel(channel);
         }
         if let Some(reverse) = &self.reverse {
             reverse.acknowledged(self.session.incarnation, upto);
         }
     }
-}
-
-/// The frame of a greeting.
-pub(super) fn greeting(kind: Kind, content: &[u8]) -> Vec<u8> {
-    let header = Header { meta_len: content.len() as u32, ..Header::new(kind) };
-    let mut bytes = header.encode().to_vec();
-    bytes.extend_from_slice(content);
-    bytes
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::lock;
+use crate::sync::lock;
 use pslite_observe::awake;
 
 /// So many waits, one soon after the other, make the receiving thread step aside.

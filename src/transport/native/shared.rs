@@ -1,22 +1,19 @@
-//! What the threads of the native data plane share: its options, channels, events and commands.
+//! What all of the native data plane shares: its options, memory, measurements and events. Must not
+//! know channels or connections, which know it; `plane` has those.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
-use super::channel::Channel;
-use super::io_thread::Command;
-use super::lock;
-use super::pipe::Bell;
+use super::bell::Bell;
 use super::pool::Pool;
 use super::rates::Rates;
 use super::receipt::Receipts;
-use super::receiver::Arrival;
 use super::receiver_handoff::ReceiverHandoff;
 use super::same_host::SameHost;
 use super::types::{Carriers, NativeOptions, Sink};
+use crate::carrier::ChannelEvent;
+use crate::sync::lock;
 use crate::sys::arena::Arena;
-use crate::zmq::ChannelEvent;
 use pslite_core::wire::native::TOKEN_BYTES;
 use pslite_observe::log::{self, Level};
 
@@ -37,8 +34,6 @@ pub(super) struct Shared {
     /// Bytes per second that this node can send, if what it sends to servers goes first; 0: it does
     /// not.
     pub(super) outflow: AtomicU64,
-    /// Connections on their way from the I/O thread to the receiving one.
-    pub(super) arrivals: Mutex<Vec<Arrival>>,
     pub(super) receive_bell: Bell,
     pub(super) handoff: ReceiverHandoff,
     /// Waits of the receiving thread.
@@ -47,8 +42,6 @@ pub(super) struct Shared {
     pub(super) same_host: SameHost,
     /// Memory that is lent to peers of this host; made when it is first asked for.
     arena: OnceLock<Option<Arc<Arena>>>,
-    commands: Mutex<Vec<Command>>,
-    channels: RwLock<BTreeMap<u32, Arc<Channel>>>,
     events: Mutex<Vec<ChannelEvent>>,
     stopping: AtomicBool,
     /// Some connection is so slow that the kernel takes less of it (`channel::unsent`).
@@ -67,15 +60,12 @@ impl Shared {
             rates: Rates::default(),
             inflow: AtomicU64::new(0),
             outflow: AtomicU64::new(0),
-            arrivals: Mutex::default(),
             receive_bell: Bell::new()?,
             handoff: ReceiverHandoff::default(),
             receive_syscalls: AtomicU64::new(0),
             io_bell: Bell::new()?,
             same_host: SameHost::new(&options),
             arena: OnceLock::new(),
-            commands: Mutex::default(),
-            channels: RwLock::default(),
             events: Mutex::default(),
             stopping: AtomicBool::new(false),
             has_slow: AtomicBool::new(false),
@@ -119,52 +109,22 @@ impl Shared {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Frees the receiving thread and senders that wait.
+    /// Frees the receiving thread.
     pub(super) fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
         self.receive_bell.ring();
         self.handoff.call();
-        self.all_channels().iter().for_each(|channel| channel.wake());
     }
 
-    pub(super) fn command(&self, command: Command) {
-        lock(&self.commands).push(command);
-        self.io_bell.ring();
-    }
-
-    pub(super) fn take_commands(&self) -> Vec<Command> {
-        std::mem::take(&mut *lock(&self.commands))
-    }
-
-    pub(super) fn event(&self, channel: &Channel, up: bool) {
+    pub(super) fn event(&self, key: i32, up: bool) {
         let mut events = lock(&self.events);
         if events.len() >= CHANNEL_EVENTS_MAX {
             events.remove(0);
         }
-        events.push(ChannelEvent { key: channel.key.load(Ordering::Relaxed), up });
+        events.push(ChannelEvent { key, up });
     }
 
     pub(super) fn take_events(&self, out: &mut Vec<ChannelEvent>) {
         out.append(&mut lock(&self.events));
-    }
-
-    /// One of this node's channels, by its number.
-    pub(super) fn channel(&self, number: u32) -> Option<Arc<Channel>> {
-        self.channels.read().unwrap_or_else(PoisonError::into_inner).get(&number).cloned()
-    }
-
-    pub(super) fn add_channel(&self, channel: Arc<Channel>) {
-        self.channels
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(channel.number, channel);
-    }
-
-    pub(super) fn remove_channel(&self, number: u32) {
-        self.channels.write().unwrap_or_else(PoisonError::into_inner).remove(&number);
-    }
-
-    pub(super) fn all_channels(&self) -> Vec<Arc<Channel>> {
-        self.channels.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 }

@@ -7,6 +7,7 @@ mod ways;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
@@ -186,7 +187,7 @@ impl Task {
         if self.told_up != Some(up) {
             self.told_up = Some(up);
             self.channel.told_up(up);
-            shared.event(&self.channel, up);
+            shared.event(self.channel.key.load(Ordering::Relaxed), up);
         }
     }
 

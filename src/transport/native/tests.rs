@@ -414,7 +414,7 @@ fn a_channel_can_get_another_key_and_be_replaced() {
     both.sort_unstable();
     assert_eq!(both, [2, 3]);
     from.rename(77, 78);
-    wait_until("one channel left", || from.shared.all_channels().len() == 1);
+    wait_until("one channel left", || from.plane.all_channels().len() == 1);
 }
 
 #[test]

@@ -4,8 +4,9 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{NativeIncoming, NativeTransport, Stay, lock};
-use crate::zmq::RecvError;
+use super::{NativeIncoming, NativeTransport, Stay};
+use crate::carrier::RecvError;
+use crate::sync::lock;
 
 impl NativeTransport {
     /// To be called by a thread that begins to wait for an answer; it waits for as long as it keeps

@@ -14,13 +14,14 @@ use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use nix::fcntl::{FallocateFlags, fallocate};
 use nix::sys::resource::{Resource, getrlimit};
 use nix::unistd::{SysconfVar, sysconf};
 
 use super::memory::{Mapping, check_file, new_file};
+use crate::sync::lock;
 
 /// Blocks begin at multiples of this many bytes: a page.
 const PAGE: usize = 4096;
@@ -150,10 +151,6 @@ impl ArenaState {
 
 fn pop(unused: &mut Unused, key: (u32, usize)) -> Option<usize> {
     unused.get_mut(&key).and_then(Vec::pop)
-}
-
-fn lock(state: &Mutex<ArenaState>) -> std::sync::MutexGuard<'_, ArenaState> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whole pages, in steps of an eighth: so a block fits many lengths, and little is wasted.

@@ -13,9 +13,10 @@ use std::mem::{MaybeUninit, size_of, zeroed};
 use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Mutex, Once};
 
-use super::super::fork::{is_forked, note_process};
+use super::super::owner::{is_forked, note_process};
+use crate::sync::lock;
 
 /// Of how many of the latest Unix sockets of libzmq the names are kept.
 const NAMES: usize = 1024;
@@ -43,10 +44,6 @@ static CONNECTED: Bits = Bits::new();
 static MARKED: Bits = Bits::new();
 static PATHS: [AtomicU64; NAMES] = [const { AtomicU64::new(0) }; NAMES];
 static NEXT_PATH: AtomicUsize = AtomicUsize::new(0);
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Bits {
     const fn new() -> Self {

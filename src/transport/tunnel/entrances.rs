@@ -7,9 +7,10 @@ use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::{Arc, Mutex, Weak};
 
+use super::Shared;
 use super::thread::Command;
-use super::{Shared, lock};
 use crate::entrance::Entrance;
+use crate::sync::lock;
 use crate::sys::fork::Listening;
 use pslite_core::wire::socks::Target;
 

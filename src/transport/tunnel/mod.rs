@@ -26,11 +26,12 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::native::Bell;
+use crate::sync::lock;
 use entrances::Entrances;
 use pslite_core::wire::socks::Target;
 use pslite_observe::awake;
@@ -73,10 +74,6 @@ struct Shared {
     passed: AtomicU64,
     /// This process is its host's gateway.
     is_gateway: std::sync::atomic::AtomicBool,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shared {

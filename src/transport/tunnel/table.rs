@@ -12,8 +12,9 @@ use std::net::IpAddr;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use super::{TunnelOptions, addresses_of, lock};
+use super::{TunnelOptions, addresses_of};
 use crate::address::bindable;
+use crate::sync::lock;
 use pslite_core::wire::socks::Target;
 
 /// How often names are asked again, if somebody comes from an unknown address.

@@ -11,14 +11,15 @@ use std::time::{Duration, Instant};
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
+use super::Shared;
 use super::entrances::LeadsTo;
 use super::neighbour::{Listener, who_listens};
 use super::passage::{Around, Became, Door, Passage};
 use super::table::Table;
-use super::{Shared, lock};
 use crate::dial::keep;
 use crate::port_holder;
 use crate::stuck::LOOK_EVERY;
+use crate::sync::lock;
 use crate::sys::fork::{Mark, note_listening};
 use pslite_observe::awake;
 use pslite_observe::log::{self, Level, RateLimit};

@@ -10,9 +10,9 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::super::sys::{Outgoing, Socket, Unwritten};
-use super::lock;
 use super::out::Route;
 use crate::entrance::Entrance;
+use crate::sync::lock;
 use pslite_core::fifo::PriorityFifo;
 
 /// Messages that wait aside for one peer; control messages beyond it are refused.

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use super::types::Endpoint;
+use super::Endpoint;
 
 /// Zeros in front of an id; libzmq allows names of 255 bytes.
 const ZEROS_MAX: u64 = 200;

@@ -22,7 +22,9 @@ use super::super::sys::fork::Marked;
 use super::super::sys::{Context, Frame, Kind, Outgoing, Socket, Unwritten};
 use super::channel::send_frames;
 use super::ending::{Due, Ending};
-use super::{Endpoint, ZmqOptions, keep_alive, lock};
+use super::keep_alive::keep_alive;
+use super::{Endpoint, ZmqOptions};
+use crate::sync::lock;
 use pslite_observe::awake;
 
 /// How long a replaced or closed connection may take to flush what it holds.

@@ -7,8 +7,10 @@ use std::sync::{Arc, Mutex};
 
 use super::super::counters::PeerCounters;
 use super::super::sys::Socket;
-use super::{CARRIER, lock};
+use crate::sync::lock;
 
+/// What carries everything here, in counters.
+pub(super) const CARRIER: &str = "zmq";
 /// Peers that are counted by themselves; names come from strangers. The rest counts as one.
 const PEERS_MAX: usize = 1 << 17;
 

@@ -23,7 +23,8 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use super::channel::{StockChannel, send_frames};
 use super::names::id_of;
 use super::out::{Out, number_of};
-use super::{Incoming, RecvError, SendError, SendMode, Socket, WAKE, ZmqTransport, lock, rest};
+use super::{Incoming, RecvError, SendError, SendMode, Socket, WAKE, ZmqTransport, rest};
+use crate::sync::lock;
 use crate::sys::Outgoing;
 use crate::sys::fork::Marked;
 use pslite_observe::awake;
@@ -127,7 +128,7 @@ impl ZmqTransport {
         let mut fds: Vec<_> = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         match poll(&mut fds, PollTimeout::from(SLEEP_MS)) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
-            Err(error) => return Err(RecvError::Zmq(error.into())),
+            Err(error) => return Err(RecvError::Io(error.into())),
         }
         // Nothing to read means that it did not ring.
         let _ = two_way.bell.read();
@@ -173,7 +174,7 @@ impl ZmqTransport {
                 Ok(frame) => frame,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-                Err(error) => return Err(RecvError::Zmq(error)),
+                Err(error) => return Err(RecvError::Io(error)),
             };
             let incoming = rest(&mut receiver.socket, named)?;
             if incoming.named.as_ref() == WAKE {
@@ -192,10 +193,10 @@ impl ZmqTransport {
                 Ok(frame) => frame,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-                Err(error) => return Err(RecvError::Zmq(error)),
+                Err(error) => return Err(RecvError::Io(error)),
             };
             // The frames of one message arrive together: this does not wait.
-            let named = socket.receive(true).map_err(RecvError::Zmq)?;
+            let named = socket.receive(true).map_err(RecvError::Io)?;
             let incoming = rest(&mut socket, named)?;
             let key =
                 number_of(route.as_ref()).and_then(|number| lock(&self.keys).get(&number).copied());
@@ -241,7 +242,7 @@ impl ZmqTransport {
                         return Err(SendError::PeerGone);
                     }
                 }
-                Err(error) => return Err(SendError::Zmq(error)),
+                Err(error) => return Err(SendError::Io(error)),
             }
             if mode != SendMode::Block {
                 return Err(SendError::QueueFull);

@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
 
-use super::super::types::{Answers, Endpoint, ZmqOptions};
+use super::super::{Answers, Endpoint, ZmqOptions};
 use super::*;
 
 /// Longer than anything here takes, on a busy machine too.

@@ -4,8 +4,8 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use super::{Channel, ChannelState, Lane};
-use crate::native::lock;
 use crate::native::pace_for_copies::least_pace;
+use crate::sync::lock;
 use crate::sys::tcp::{limit_pace, tcp_info};
 use pslite_observe::awake;
 

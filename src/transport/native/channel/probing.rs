@@ -5,8 +5,8 @@ use super::super::counters::{Counters, add};
 use super::super::outbox::Fragment;
 use super::super::types::ProbeOf;
 use super::{Channel, RING_WAIT};
-use crate::native::lock;
 use crate::native::shared::Shared;
+use crate::sync::lock;
 use pslite_core::wire::native::{GRANULE, PROBE_BYTES};
 
 /// Bytes of padding that show what a link carries that data use now and then: two probes.

@@ -5,7 +5,7 @@
 use std::os::fd::AsFd;
 
 use super::Channel;
-use crate::native::lock;
+use crate::sync::lock;
 
 impl Channel {
     /// True if some of its ways go through tunnels.

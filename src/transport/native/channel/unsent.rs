@@ -12,12 +12,13 @@
 //! touch what is sent.
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::{BATCH_BYTES, Channel, Lane};
-use crate::native::lock;
 use crate::native::shared::Shared;
+use crate::sync::lock;
 #[cfg(test)]
 use crate::sys::tcp::unsent_limit;
 use crate::sys::tcp::{limit_unsent, tcp_info};
@@ -60,11 +61,16 @@ impl UnsentLimits {
     }
 
     /// Sets the limits anew, if it is time.
-    pub(in crate::native) fn look(&mut self, now: Instant, shared: &Shared) {
+    pub(in crate::native) fn look(
+        &mut self,
+        now: Instant,
+        shared: &Shared,
+        channels: impl FnOnce() -> Vec<Arc<Channel>>,
+    ) {
         let due = now.saturating_duration_since(self.looked) >= UNSENT_LOOK_EVERY;
         if due {
             self.looked = now;
-            let mut channels = shared.all_channels();
+            let mut channels = channels();
             channels.retain(|channel| channel.gives_little(shared));
             channels.iter().for_each(|channel| channel.limit_unsent(now));
             let slow = channels.iter().any(|channel| channel.is_slow());

@@ -11,14 +11,16 @@ use nix::sys::epoll::{EpollEvent, EpollFlags};
 use smallvec::SmallVec;
 
 use super::windows::Inflow;
-use super::{Arrival, Connection, Entry, OF_RING, Receiver, greeting};
+use super::{Connection, Entry, OF_RING, Receiver};
 use crate::native::counters::add;
-use crate::native::lock;
+use crate::native::greeting::greeting;
 use crate::native::pipe::{InPipe, socket_write_with};
+use crate::native::plane::Arrival;
 use crate::native::reader::Reader;
 use crate::native::receipt::Receipt;
 use crate::native::session::Session;
 use crate::native::shared::Shared;
+use crate::sync::lock;
 use crate::sys::tcp::stays_on_host;
 use pslite_core::wire::native::{Kind, Welcome};
 use pslite_observe::awake;
@@ -38,7 +40,7 @@ const LAST_BYTES: u64 = 64 << 20;
 
 impl Receiver {
     pub(super) fn welcome_arrivals(&mut self, shared: &Shared) {
-        let arrivals = std::mem::take(&mut *lock(&shared.arrivals));
+        let arrivals = std::mem::take(&mut *lock(&self.plane.arrivals));
         for arrival in arrivals {
             let address = Arc::clone(&arrival.address);
             if let Err(error) = self.attach(arrival, shared) {
