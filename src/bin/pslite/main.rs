@@ -9,6 +9,7 @@ mod doctor;
 mod drain;
 mod elf;
 mod exec;
+mod exit_codes;
 mod job_arguments;
 mod jobs;
 mod npz;
@@ -83,9 +84,6 @@ fn main() -> ExitCode {
     };
     result.unwrap_or_else(|error| {
         eprintln!("pslite: {error:#}");
-        ExitCode::from(FAILED)
+        ExitCode::from(exit_codes::FAILED)
     })
 }
-
-/// As clap's own code for wrong arguments: the command did not do its work.
-const FAILED: u8 = 2;

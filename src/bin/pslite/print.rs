@@ -5,8 +5,7 @@ use std::fmt::Arguments;
 use std::io::{ErrorKind, Write};
 use std::process::exit;
 
-/// As a shell reports a program that was ended by SIGPIPE.
-const READER_GONE: i32 = 128 + 13;
+use crate::exit_codes::{FAILED, READER_GONE};
 
 /// Prints to standard output.
 pub(crate) fn print(text: Arguments<'_>) {
@@ -15,7 +14,7 @@ pub(crate) fn print(text: Arguments<'_>) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => exit(READER_GONE),
         Err(error) => {
             eprintln!("pslite: cannot print: {error}");
-            exit(crate::FAILED.into());
+            exit(FAILED.into());
         }
     }
 }

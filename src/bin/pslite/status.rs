@@ -46,7 +46,7 @@ pub(crate) fn run(arguments: &StatusArguments) -> Result<ExitCode> {
     }
     // One that is about to end may be among several.
     match failure.filter(|_| answers == 0) {
-        Some(_) => Ok(ExitCode::from(crate::FAILED)),
+        Some(_) => Ok(ExitCode::from(crate::exit_codes::FAILED)),
         None => Ok(ExitCode::SUCCESS),
     }
 }

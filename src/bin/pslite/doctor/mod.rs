@@ -10,6 +10,7 @@ mod address;
 mod agreed;
 mod counts;
 mod data;
+mod finding;
 mod job;
 mod links;
 mod nic;
@@ -20,6 +21,7 @@ mod versions;
 use std::process::ExitCode;
 
 use crate::print::say;
+use finding::{Finding, Level};
 use job::Job;
 
 /// What `pslite doctor` is told.
@@ -34,47 +36,6 @@ pub(crate) struct DoctorArguments {
     /// The library that the job preloads [default: as for `pslite run`]
     #[arg(long, value_name = "PATH")]
     library: Option<std::path::PathBuf>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Level {
-    Ok,
-    Warning,
-    Fail,
-}
-
-/// The answer of one check.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Finding {
-    level: Level,
-    topic: &'static str,
-    text: String,
-    /// What to do.
-    advice: Option<String>,
-}
-
-impl Finding {
-    fn ok(topic: &'static str, text: impl Into<String>) -> Self {
-        Self { level: Level::Ok, topic, text: text.into(), advice: None }
-    }
-
-    fn warning(topic: &'static str, text: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { level: Level::Warning, topic, text: text.into(), advice: Some(advice.into()) }
-    }
-
-    fn fail(topic: &'static str, text: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { level: Level::Fail, topic, text: text.into(), advice: Some(advice.into()) }
-    }
-
-    fn line(&self) -> String {
-        let level = match self.level {
-            Level::Ok => "ok",
-            Level::Warning => "warning",
-            Level::Fail => "FAIL",
-        };
-        let advice = self.advice.as_ref().map_or_else(String::new, |advice| format!("; {advice}"));
-        format!("{level:<8} {:<9} {}{advice}", self.topic, self.text)
-    }
 }
 
 /// Runs all checks and prints a line for each.
