@@ -7,11 +7,10 @@
 
 use super::nodes::App;
 use super::requests::Requests;
+use super::server::ITEMS_EACH_STEP;
 use crate::node::Node;
 use pslite_core::invariant::Valid;
 
-/// What has so many items or fewer is checked after each step.
-pub(super) const ITEMS_EACH_STEP: usize = 64;
 /// What has more is checked after one step in so many.
 const EVERY: u64 = 1024;
 

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::ledger::Ledger;
-use super::looks::ITEMS_EACH_STEP;
 use super::sabotage::Sabotage;
 use crate::app::{APP, Input, Judge, Output, View, answer, with_data};
 use pslite_core::cluster::said::Said;
@@ -16,6 +15,9 @@ use pslite_core::store::{Answer, News, Outbound, Outgoing, Store, StoreConfig, S
 use pslite_core::values::key_at;
 use pslite_core::wire::elastic::{KeyRoute, SchedulerMessage, SchedulerMessageKind};
 use pslite_core::wire::{ALL_GROUP, Frames, Key, Message, Meta, NodeId};
+
+/// What has so many items or fewer is checked after each step.
+pub(super) const ITEMS_EACH_STEP: usize = 64;
 
 /// Enters the job.
 const START: u64 = 1;
