@@ -19,20 +19,15 @@ use bytes::Bytes;
 use prost::Message;
 
 pub(super) use self::books::Agreements;
-use self::books::{Asker, Verdict};
+use self::books::{Asker, Verdict, is_readable};
 use super::elastic::Outbound;
 use super::error::StoreError;
 use super::mxnet::Store;
 use super::tensor::Piece;
 use crate::keys::KeyName;
 use crate::values::SHARED;
-use crate::wire::agreement::{Agree, AgreeState, Agreed, Fact};
+use crate::wire::agreement::{Agree, AgreeState, Agreed};
 use crate::wire::{Meta, NodeId, worker_id};
-
-/// Facts of one message.
-const FACTS_SAID_MAX: usize = 1 << 20;
-/// Bytes of a subject, and of a value.
-const TEXT_MAX: usize = 4096;
 
 impl Store {
     /// A worker says what it makes ([`Head::Agree`](super::command::Head::Agree)). The body of the
@@ -98,12 +93,6 @@ impl Store {
         let found = tensors.find(|(_, tensor)| tensor.pieces.iter().any(waits));
         found.map(|(key, _)| self.view.name(*key))
     }
-}
-
-/// True if nothing in it is longer than it may be.
-fn is_readable(said: &Agree) -> bool {
-    let short = |Fact { subject, value }: &Fact| subject.len().max(value.len()) <= TEXT_MAX;
-    said.facts.len() <= FACTS_SAID_MAX && said.facts.iter().all(short)
 }
 
 impl Verdict {

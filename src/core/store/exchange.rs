@@ -10,9 +10,12 @@
 //! Values of float16 have a float32 copy, in which they add up: deltas and values travel as
 //! float16. May touch what the store may.
 
+mod exchanging;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+pub(super) use self::exchanging::Exchanging;
 use super::contribution::Pushes;
 use super::error::StoreError;
 use super::mxnet::{At, Store};
@@ -22,7 +25,6 @@ use crate::keys::KeyName;
 use crate::store::Sum;
 use crate::values::kind::RequestKind;
 use crate::values::{Buffer, Dtype};
-use crate::wire::Key;
 use crate::wire::exchange::{ExchangeSpec, MILLION, OuterRule};
 
 /// A norm is taken of so many elements at most, spread over the piece.
@@ -31,21 +33,6 @@ const SAMPLED: usize = 1024;
 const TIMES: f64 = 10.0;
 /// In so many rounds of a piece, one after the other.
 const ROUNDS: u32 = 3;
-
-/// What a store keeps of its exchange.
-#[derive(Debug)]
-pub(super) struct Exchanging {
-    spec: ExchangeSpec,
-    /// Why it cannot be done: each push is refused with that.
-    cannot: Option<String>,
-    /// In how many rounds the momentum of pieces was too long, one after the other; of others
-    /// there is nothing.
-    long: BTreeMap<(Key, u64), u32>,
-    /// A line for people.
-    warning: Option<String>,
-    /// It was said, and since then some piece's momentum is too long.
-    warned: bool,
-}
 
 impl Store {
     /// The policy says that workers exchange deltas, before any key is made. What it says once

@@ -6,6 +6,7 @@
 //! several).
 
 pub mod agreement;
+mod awaited;
 mod changes;
 pub mod command;
 mod contribution;
@@ -13,6 +14,8 @@ mod contributors;
 pub mod elastic;
 pub mod error;
 mod exchange;
+mod generations;
+mod head;
 pub mod local;
 mod modes;
 pub mod mxnet;
@@ -31,6 +34,7 @@ pub mod saved;
 mod spaces_tests;
 mod sparse;
 mod stalls;
+mod sums;
 mod tensor;
 mod view;
 
@@ -40,7 +44,4 @@ pub use error::StoreError;
 pub use mxnet::{Answer, PART_BYTES, Store, StoreConfig, SumOrder};
 pub use stalls::{Asked, Reminder, Stall};
 
-/// What a push to the store brings, or why it does not fit.
-type Addend = crate::values::sum::Addend<StoreError>;
-/// The sum of what several pushes to the store bring.
-type Sum = crate::values::sum::Sum<StoreError>;
+use sums::{Addend, Sum};

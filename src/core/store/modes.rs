@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::command::Generations;
 use super::error::StoreError;
+use super::generations::Generations;
 use super::optimizer::Optimizer;
 use crate::values::compression::Compression;
 use crate::values::{Dtype, SHARED, Space};

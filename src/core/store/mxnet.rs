@@ -11,13 +11,13 @@ pub(super) mod apply;
 mod hand_over;
 mod mode;
 mod rows;
+mod waits;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use self::apply::asks;
 use super::agreement::Agreements;
 use super::elastic::{Asked, Elastic, Outbound, Place};
 use super::error::StoreError;
@@ -485,6 +485,11 @@ impl Store {
     pub fn bytes(&self) -> (usize, usize) {
         (self.pieces().map(Piece::bytes).sum(), self.pieces().map(Piece::state_bytes).sum())
     }
+}
+
+/// True if a request only asks whether a push has counted.
+fn asks(request: &Meta) -> bool {
+    request.push && request.placed.as_ref().is_some_and(|placed| placed.asks)
 }
 
 /// True for a push that is only to make its key.

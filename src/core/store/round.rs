@@ -8,9 +8,9 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use super::awaited::Workers;
 use super::contribution::{Contribution, Pushes};
 use super::contributors::Contributors;
-use super::elastic::workers::Workers;
 use super::error::StoreError;
 use super::name::Customer;
 use crate::invariant::{Valid, require};

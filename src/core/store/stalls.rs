@@ -1,40 +1,37 @@
 //! Which open rounds wait, for how long and for whom, and when it is time to say so. Pure: the time
 //! is an argument. May touch what the store may.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use super::mxnet::{At, Store};
 use super::tensor::Piece;
 use crate::invariant::{Valid, require};
 use crate::keys::KeyName;
-use crate::values::kind::{RequestKind, kind_of};
-use crate::values::{Space, key_at};
-use crate::wire::{Key, Meta, NodeId, worker_id};
-use bytes::Bytes;
+use crate::values::Space;
+use crate::wire::{Key, NodeId};
 
 /// Workers whose last request is remembered.
-const WORKERS_MAX: usize = 1 << 16;
+pub(super) const WORKERS_MAX: usize = 1 << 16;
 /// Workers that one line names.
 const WORKERS_NAMED_MAX: usize = 4;
 
 /// The open rounds in the order of their beginning, and what each worker asked for last.
 #[derive(Debug, Default)]
 pub(super) struct Stalls {
-    now: Duration,
+    pub(super) now: Duration,
     next: u64,
-    open: BTreeMap<u64, WaitingRound>,
-    last: BTreeMap<NodeId, Asked>,
+    pub(super) open: BTreeMap<u64, WaitingRound>,
+    pub(super) last: BTreeMap<NodeId, Asked>,
 }
 
 /// A round that waits for somebody.
 #[derive(Clone, Copy, Debug)]
-struct WaitingRound {
-    since: Duration,
-    key: Key,
+pub(super) struct WaitingRound {
+    pub(super) since: Duration,
+    pub(super) key: Key,
     /// Where its piece begins.
-    from: u64,
+    pub(super) from: u64,
 }
 
 /// The last request of a worker.
@@ -99,74 +96,8 @@ impl Stalls {
     }
 
     /// The oldest one.
-    fn first(&self) -> Option<(u64, WaitingRound)> {
+    pub(super) fn first(&self) -> Option<(u64, WaitingRound)> {
         self.open.first_key_value().map(|(number, open)| (*number, *open))
-    }
-}
-
-impl Store {
-    /// A request comes at that time, since the start of the node: call it before [`Self::serve`].
-    /// Rounds that it begins wait from then on.
-    pub fn hear(&mut self, now: Duration, request: &Meta, frames: &[Bytes]) {
-        self.stalls.now = now;
-        let kind = kind_of(request.head).map(|(kind, _)| kind);
-        let second = request.push && matches!(kind, Ok(RequestKind::Compressed));
-        let key = frames.first().and_then(|keys| key_at(keys, usize::from(second)));
-        let Some(key) = key.filter(|key| self.view.rank(*key).is_some()) else { return };
-        let (key, space) = (self.view.local(key), self.view.space(key));
-        let what = if request.push { "pushed" } else { "pulled" };
-        let last = &mut self.stalls.last;
-        if last.len() < WORKERS_MAX || last.contains_key(&request.sender) {
-            last.insert(request.sender, Asked { what, key, space, ago: now });
-        }
-    }
-
-    /// The oldest round that has waited for at least `limit`, if there is one. What it costs does
-    /// not depend on the number of keys unless there is one: then the open rounds are counted.
-    pub fn stalled(&mut self, now: Duration, limit: Duration) -> Option<Stall> {
-        while let Some((number, open)) = self.stalls.first() {
-            let waited = now.saturating_sub(open.since);
-            if waited < limit {
-                return None;
-            }
-            match self.waiting(number, open) {
-                // Its piece is cut otherwise now.
-                None => self.stalls.end(Some(number)),
-                Some(at) => return self.stall(at, now, (waited, limit)),
-            }
-        }
-        None
-    }
-
-    /// Where that round is, if it still is.
-    fn waiting(&self, number: u64, open: WaitingRound) -> Option<At> {
-        let pieces = &self.tensors.get(&open.key)?.pieces;
-        let is = |piece: &Piece| {
-            piece.from == open.from && piece.round.is_open() && piece.round.number() == Some(number)
-        };
-        pieces.iter().position(is).map(|index| At { key: open.key, index })
-    }
-
-    fn stall(&self, at: At, now: Duration, (waited, limit): (Duration, Duration)) -> Option<Stall> {
-        let piece = self.piece(at).ok()?;
-        let first = (0..self.config.workers).map(worker_id);
-        let missing = piece.round.lacks(&self.quorum(at.key), first);
-        let pushed: BTreeSet<NodeId> = piece.round.pushed().collect();
-        let asked = |id: &NodeId| {
-            let last = self.stalls.last.get(id);
-            last.map(|last| Asked { ago: now.saturating_sub(last.ago), ..*last })
-        };
-        let long = |open: &&WaitingRound| now.saturating_sub(open.since) >= limit;
-        Some(Stall {
-            key: self.view.local(at.key),
-            space: self.view.space(at.key),
-            round: piece.version + 1,
-            waited,
-            pushed: pushed.into_iter().collect(),
-            missing: missing.iter().map(|id| (*id, asked(id))).collect(),
-            // In the order of their beginning: the first one that is younger ends the count.
-            others: self.stalls.open.values().take_while(long).count().saturating_sub(1),
-        })
     }
 }
 

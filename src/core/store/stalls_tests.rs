@@ -1,9 +1,12 @@
 //! Rounds that wait: who is named, when nothing is said, what a look costs.
 
+use bytes::Bytes;
+
 use super::*;
-use crate::store::StoreConfig;
+use crate::store::{Store, StoreConfig};
 use crate::values::Dtype;
-use crate::values::kind::command_of;
+use crate::values::kind::{RequestKind, command_of};
+use crate::wire::Meta;
 
 const FIRST: Key = u64::MAX / 2;
 const LIMIT: Duration = secs(10);

@@ -3,11 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::is_readable;
 use crate::keys::KeyName;
 use crate::wire::agreement::{Agree, Fact};
 use crate::wire::{NodeId, id_to_rank, is_worker, worker_id};
 
+/// Facts of one message.
+const FACTS_SAID_MAX: usize = 1 << 20;
+/// Bytes of a subject, and of a value.
+pub(super) const TEXT_MAX: usize = 4096;
 /// Customers whose facts are kept.
 const CUSTOMERS_MAX: usize = 1024;
 /// Facts of one customer.
@@ -26,6 +29,12 @@ const SOMEBODY: NodeId = -1;
 /// What users are to do where workers differ.
 const ALIKE: &str = "all workers must make the same arrays before they use any, with equal names, \
                      shapes and dtypes, and set equal optimizers";
+
+/// True if nothing in it is longer than it may be.
+pub(super) fn is_readable(said: &Agree) -> bool {
+    let short = |Fact { subject, value }: &Fact| subject.len().max(value.len()) <= TEXT_MAX;
+    said.facts.len() <= FACTS_SAID_MAX && said.facts.iter().all(short)
+}
 
 /// What workers have said, by the number of their customer.
 #[derive(Debug, Default)]

@@ -15,6 +15,8 @@ use crate::wire::elastic::{
 use crate::wire::server_id;
 use AgreeState::{Again, Agreed as Yes, Differs, Waits};
 
+use crate::wire::agreement::Fact;
+
 const A: NodeId = 9;
 const B: NodeId = 11;
 const C: NodeId = 13;
@@ -234,7 +236,7 @@ fn one_that_waits_for_a_round_without_the_other_in_it_is_no_circle() {
 #[test]
 fn what_cannot_be_read_is_refused() {
     let mut store = server(1);
-    let long = "x".repeat(TEXT_MAX + 1);
+    let long = "x".repeat(books::TEXT_MAX + 1);
     for body in [vec![255], step(1, &[(&long, "")]).encode_to_vec()] {
         let meta = Meta { body: body.into(), ..request(A, 0, &Agree::default()) };
         let refused = store.agree(&meta, &mut Outbound::default()).unwrap_err();

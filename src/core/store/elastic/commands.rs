@@ -10,8 +10,9 @@ use bytes::Bytes;
 
 use super::{COMMANDS_MAX, Elastic, Outbound, Outgoing};
 use crate::invariant::{Valid, debug, require};
-use crate::store::command::{Head, Sent};
 use crate::store::error::StoreError;
+use crate::store::generations::Sent;
+use crate::store::head::Head;
 use crate::store::modes::{Modes, space_of};
 use crate::store::mxnet::{Store, done, refused};
 use crate::store::name::Customer;

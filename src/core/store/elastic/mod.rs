@@ -47,7 +47,7 @@ mod seeds;
 mod tickets;
 mod travel;
 mod validate;
-pub(super) mod workers;
+mod workers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -61,7 +61,7 @@ use self::parts::Parts;
 use self::replicas::Waiting;
 use self::seeds::Seeds;
 use self::tickets::TreesHere;
-use self::workers::Workers;
+use super::awaited::Workers;
 use super::changes::Changes;
 use super::mxnet::{Answer, TENSORS_MAX};
 use super::parked::Parked;

@@ -9,7 +9,7 @@ use crate::store::{Answer, StoreConfig};
 use crate::values::kind::command_of;
 use crate::wire::elastic::{LiveWorker, Placed, SchedulerMessage};
 use crate::wire::exchange::ExchangeMode;
-use crate::wire::{Meta, NodeId, server_id, worker_id};
+use crate::wire::{Key, Meta, NodeId, server_id, worker_id};
 
 const KEY: Key = 3;
 

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-use super::{Answer, At, Store, done, refused};
+use super::{Answer, At, Store, asks, done, refused};
 use crate::store::contribution::{Contribution, Pushes};
 use crate::store::elastic::{Asked, Outbound, RoundDone, Shipped};
 use crate::store::error::StoreError;
@@ -237,11 +237,6 @@ impl Store {
             Ok(done(request))
         }
     }
-}
-
-/// True if a request only asks whether a push has counted.
-pub(in crate::store) fn asks(request: &Meta) -> bool {
-    request.push && request.placed.as_ref().is_some_and(|placed| placed.asks)
 }
 
 impl Piece {

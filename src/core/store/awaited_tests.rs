@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::store::contribution::Pushes;
+use crate::wire::Meta;
 
 fn workers(left: &[(NodeId, i32)]) -> Workers {
     let live = |node| LiveWorker { node, since: 0, customers: vec![0], incarnation: 0 };
