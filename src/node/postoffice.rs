@@ -600,7 +600,7 @@ mod tests {
     /// A node that is stopped while its start reads `at`, with `more` settings.
     fn stopped_while_it_starts(at: &'static str, more: &'static [(&str, &str)]) -> Arc<Postoffice> {
         let settings = Arc::clone(&alone().lookup);
-        let node = Arc::new_cyclic(|node: &std::sync::Weak<Postoffice>| {
+        Arc::new_cyclic(|node: &std::sync::Weak<Postoffice>| {
             let node = node.clone();
             Postoffice::new(Arc::new(move |name| {
                 if name == at
@@ -613,8 +613,7 @@ mod tests {
                 let more = more.iter().find(|(known, _)| *known == name);
                 more.map(|(_, value)| (*value).to_owned()).or_else(|| settings(name))
             }))
-        });
-        node
+        })
     }
 
     #[test]
