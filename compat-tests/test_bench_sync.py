@@ -16,7 +16,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "bench"))
 sys.dont_write_bytecode = True
 from sync import answer, bars, cells, emulated, exchange, methods, outer, peers  # noqa: E402
-from sync import search, tables, turns  # noqa: E402
+from sync import search, tables, turns, wide  # noqa: E402
 from sync.digits import digits  # noqa: E402
 from sync.job import Case, Job, steps_by_speed  # noqa: E402
 from sync.machine import Local, Machine, Spec, window_for  # noqa: E402
@@ -453,3 +453,29 @@ def test_local_answers_are_judged_with_one_thread():
     assert [bar.holds for bar in answer.bars(times)] == [True, None]
     times[1]["local"] = [0.9]
     assert [bar.holds for bar in answer.bars(times)] == [False, None]
+
+
+def along(*points):
+    """A training whose accuracy was looked at so often."""
+    return [list(point) for point in points]
+
+
+def wide_found(ours):
+    """What the wide area gives where stock takes 80 and 100 s; ours: the trainings of the rest."""
+    stock = [along((40, 0.5), (80, 0.91), (100, 0.96))]
+    return {table: {"stock": stock, "beside": stock, "ours": ours} for table in wide.BARS}
+
+
+def test_trainings_of_a_wide_area_are_judged_by_the_median():
+    ours = [along((2, 0.92), (10, 0.95)), along((3, 0.92), (12, 0.95)), along((3, 0.92), (9, 0.94))]
+    rows = {row.text: row for row in wide.bars(wide_found(ours))}
+    last = rows["gluon, accuracy 0.95: ours (12.0 s; 1 of 3 never) by stock (100.0 s)"]
+    assert (last.wanted, last.measured, last.holds) == ("at least 8", "8.3", True)
+    early = rows["torch, accuracy 0.90: ours (3.0 s) by stock (80.0 s)"]
+    assert (early.wanted, early.measured, early.holds) == ("reported", "26.7", None)
+
+
+def test_a_training_of_a_wide_area_that_takes_too_long_is_seen():
+    rows = wide.bars(wide_found([along((2, 0.92), (13, 0.95))]))
+    assert [row.text.split(",")[0] for row in rows if row.holds is False] == ["gluon", "gluon"]
+    assert wide.epoch([along((1, 0), (3, 0)), along((1, 0), (2, 0), (6, 0))]) == 2

@@ -11,6 +11,7 @@ each look at the test images: seconds since the first step, steps, accuracy.
 
 `emulate` is for tuning: what a round costs is known, and how many rounds a setting needs does not
 depend on it. It prints for each setting the rounds after which the accuracy of `goal` was there.
+`round`: the seconds of a round; `best`: those of the best setting that is known.
 """
 
 import json
@@ -151,7 +152,17 @@ def diloco(options):
 
 
 def emulate(settings):
-    print(json.dumps([rounds(options) for options in settings]), flush=True)
+    """Gives a setting up when it takes `worst` times as long as the best one."""
+    best, found = settings[0]["best"], []
+    for options in settings:
+        if best is not None:
+            most = int(options["worst"] * best / options["round"])
+            options = {**options, "most": min(options["most"], most)}
+        found.append(rounds(options))
+        if found[-1] is not None:
+            seconds = found[-1] * options["round"]
+            best = seconds if best is None else min(best, seconds)
+    print(json.dumps(found), flush=True)
 
 
 def rounds(options):
