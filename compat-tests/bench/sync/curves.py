@@ -51,7 +51,7 @@ def script(seed, *more):
     return [PYTHON, "-u", str(SCRIPT), "--epochs", "100000", "--seed", str(seed), *more]
 
 
-def train(place, wanted, command, workers, servers, settings=None, points=None):
+def train(place, wanted, command, workers, servers, settings=None, points=None, limit=LIMIT):
     """Until it has reached the highest goal (points: until there are so many), or the time is over.
     servers: 0 for a program that needs neither them nor a scheduler."""
     curve, said = Curve(), []
@@ -76,7 +76,7 @@ def train(place, wanted, command, workers, servers, settings=None, points=None):
             if any(process.code is not None for process in job.processes):
                 raise SystemExit("bench sync: a training ended:\n" + "\n".join(said[-30:]))
             if curve.points and not begun:
-                end, begun = time.monotonic() + LIMIT, True
+                end, begun = time.monotonic() + limit, True
             time.sleep(LOOK)
     finally:
         job.end("it has been followed long enough")
