@@ -9,6 +9,7 @@ accuracy of GOALS, or after LIMIT seconds.
 import json
 import subprocess
 import tempfile
+import textwrap
 from contextlib import ExitStack
 from itertools import product
 from pathlib import Path
@@ -233,18 +234,18 @@ def never(curves, goal):
 
 
 def settings(found):
-    """What was chosen, in a sentence."""
+    """What was chosen, and what things take."""
     said = "; ".join(f"{name}: " + ", ".join(f"{what} {value:g}" for what, value in one.items())
                      for name, one in found["settings"].items())
     epochs = "; ".join(f"{name}: {epoch(curves):.2f} s" for name, curves in found["gluon"].items())
     slower = "; ".join(f"{name}: {epoch(curves):.2f} s"
                        for name, curves in found[GLUON_SLOWER].items())
-    return (f"An epoch of the script takes: {epochs}. Over the slower links: {slower}. A sum of "
-            f"all over gloo takes {found['sum']:.2f} s, a step of torch's network {STEP:g} s. "
-            f"Settings, chosen with a seed of their own: {said}.")
+    return textwrap.fill(
+        f"An epoch of the script takes: {epochs}. Over the slower links: {slower}. A sum of all "
+        f"over gloo takes {found['sum']:.2f} s, a step of torch's network {STEP:g} s. Settings, "
+        f"chosen with a seed of their own: {said}.", 100)
 
 
 def epoch(curves):
-    """Seconds of an epoch: the median of all trainings."""
-    return median(after[0] - before[0]
-                  for points in curves for before, after in zip(points, points[1:]))
+    """Seconds of an epoch, the mean of a training; the median of all trainings."""
+    return median((points[-1][0] - points[0][0]) / (len(points) - 1) for points in curves)
