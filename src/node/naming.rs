@@ -73,7 +73,7 @@ fn wait_for(
     // What the resolver last said. Towards the limit it gets no time to answer.
     let mut last = None;
     loop {
-        let why = match resolve_within(host, limit.saturating_sub(began.elapsed())) {
+        let why = match resolve_within(host, limit.saturating_sub(began.elapsed()), is_stopped) {
             Answer::Found => return Ok(()),
             Answer::Not(why) => last.insert(why).as_str(),
             Answer::Late => last.as_deref().unwrap_or("the resolver does not answer"),
@@ -112,8 +112,10 @@ enum Answer {
     Late,
 }
 
-/// Asks the resolver. One that does not answer in time is left to itself.
-fn resolve_within(host: &str, limit: Duration) -> Answer {
+/// Asks the resolver. One that does not answer in time, or before the node is stopped, is left to
+/// itself.
+fn resolve_within(host: &str, limit: Duration, is_stopped: Stopped<'_>) -> Answer {
+    let asked_at = Instant::now();
     let (tell, told) = sync_channel::<std::result::Result<_, AddressError>>(1);
     let name = host.to_owned();
     let thread = std::thread::Builder::new().name("pslite-name".to_owned());
@@ -123,10 +125,14 @@ fn resolve_within(host: &str, limit: Duration) -> Answer {
     if let Err(error) = asked {
         return Answer::Not(format!("cannot start a thread: {error}"));
     }
-    match told.recv_timeout(limit) {
-        Ok(Ok(found)) if found.iter().any(IpAddr::is_ipv4) => Answer::Found,
-        Ok(Ok(_)) => Answer::Not(format!("{host} has no IPv4 address")),
-        Ok(Err(error)) => Answer::Not(error.to_string()),
-        Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Answer::Late,
+    loop {
+        let left = limit.saturating_sub(asked_at.elapsed());
+        return match told.recv_timeout(left.min(AGAIN)) {
+            Ok(Ok(found)) if found.iter().any(IpAddr::is_ipv4) => Answer::Found,
+            Ok(Ok(_)) => Answer::Not(format!("{host} has no IPv4 address")),
+            Ok(Err(error)) => Answer::Not(error.to_string()),
+            Err(RecvTimeoutError::Timeout) if left > AGAIN && !is_stopped() => continue,
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Answer::Late,
+        };
     }
 }
