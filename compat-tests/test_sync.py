@@ -315,7 +315,10 @@ def example(python, name, sync, *words):
 
 @pytest.mark.parametrize("sync", ("fedavg:steps=8", "nbsync"))
 def test_the_example_in_numpy(sync):
-    text = example(harness.PYTHON, "sync_numpy.py", sync)
+    # With nbsync the machine decides how many steps lie between two rounds, and so how far a short
+    # training comes: after the example's own 8 epochs 0.90 to 0.94 of the images are right. After
+    # 24 all of that is past, 0.95 and more.
+    text = example(harness.PYTHON, "sync_numpy.py", sync, "--epochs", "24")
     found = re.findall(r"accuracy ([\d.]+), then ([\d.]+); weights sum up to (\S+)", text)
     assert len(found) == 2 and found[0] == found[1], text
     begun, ended, _ = map(float, found[0])
