@@ -1,25 +1,12 @@
-//! The body of the command that sets gradient compression, and compressed bytes of any length.
+//! Gives what libFuzzer makes up to the check of that name.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use pslite_core::values::compression::Compression;
+
+#[path = "../checks/compression_body.rs"]
+mod check;
 
 fuzz_target!(|data: &[u8]| {
-    // The body, then after a line's end the bytes of a push.
-    let mut parts = data.splitn(2, |byte| *byte == b'\n');
-    let (body, push) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-    let Ok(compression) = Compression::from_body(body) else { return };
-    let told = compression.to_body();
-    let again = Compression::from_body(told.as_bytes()).expect("what is written can be read");
-    assert_eq!(again.to_body(), told);
-    if let Compression::TwoBit(two_bit) = compression {
-        for elements in [0, 1, 15, 16, 17, 4 * push.len()] {
-            let mut into = vec![f32::NAN; elements];
-            if two_bit.decompress(push, &mut into).is_ok() {
-                let threshold = two_bit.threshold();
-                assert!(into.iter().all(|value| [0.0, threshold, -threshold].contains(value)));
-            }
-        }
-    }
+    check::check(data);
 });
