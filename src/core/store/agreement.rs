@@ -20,9 +20,9 @@ use prost::Message;
 
 pub(super) use self::books::Agreements;
 use self::books::{Asker, Verdict, is_readable};
-use super::elastic::Outbound;
 use super::error::StoreError;
-use super::mxnet::Store;
+use super::outbound::Outbound;
+use super::state::Store;
 use super::tensor::Piece;
 use crate::keys::KeyName;
 use crate::values::SHARED;

@@ -3,10 +3,10 @@
 pub use super::head::Head;
 
 use super::error::StoreError;
-use super::mxnet::Store;
 use super::name::Customer;
 use super::optimizer::Optimizer;
 use super::pickle;
+use super::state::Store;
 use crate::values::{SHARED, Space};
 use crate::wire::NodeId;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 
-use super::elastic::marks::is_later;
+use super::marks::is_later;
 use super::name::Customer;
 use super::optimizer::Optimizer;
 use crate::wire::NodeId;

@@ -25,7 +25,7 @@ use self::arithmetic::{add, is_finite, subtract};
 use self::program::Known;
 use super::command::Head;
 use super::error::StoreError;
-use super::mxnet::TENSORS_MAX;
+use super::limits::TENSORS_MAX;
 use super::optimizer::{Gradient, Optimizer, State};
 use super::pickle;
 use super::view::View;

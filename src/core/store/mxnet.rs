@@ -13,143 +13,29 @@ mod mode;
 mod rows;
 mod waits;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use bytes::Bytes;
 
-use super::agreement::Agreements;
-use super::elastic::{Asked, Elastic, Outbound, Place};
+use super::elastic::{Asked, Place};
 use super::error::StoreError;
-use super::exchange::Exchanging;
-use super::modes::{Mode, Modes, space_of};
-use super::stalls::Stalls;
+use super::limits::TENSORS_MAX;
+use super::modes::space_of;
+use super::outbound::{Answer, Outbound, refused};
+use super::state::{At, Store};
 use super::tensor::{Layout, Piece, Tensor};
-use super::view::View;
 use crate::store::Addend;
 use crate::values::compression::{Compression, TwoBit};
 use crate::values::kind::{RequestKind, kind_of};
-use crate::values::{
-    Allocator, Buffer, Dtype, KEY_SIZE, KvPairs, SHARED, Space, is_whole_and_cut, key_at,
-};
-use crate::wire::{Key, Meta, NodeId, id_to_rank, server_id};
+use crate::values::{Buffer, Dtype, KEY_SIZE, KvPairs, is_whole_and_cut, key_at};
+use crate::wire::{Key, Meta, id_to_rank, server_id};
 
-/// Keys that one server holds; more are refused.
-pub const TENSORS_MAX: usize = 1 << 22;
 /// Bytes of one value; MXNet's lengths are 32-bit.
 const BYTES_MAX: usize = i32::MAX as usize;
-
-/// In which order the pushes of a round are summed (`PSLITE_DETERMINISTIC`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SumOrder {
-    /// As they come.
-    #[default]
-    Arrival,
-    /// By ranks, so that runs repeat bit for bit: so no round goes along a tree.
-    Ranks,
-    /// Along trees, and at each node in the order of children: so runs with the same trees repeat
-    /// bit for bit, and a piece takes the same tree in each round.
-    Trees,
-}
-
-impl SumOrder {
-    /// By ranks, or as they come.
-    #[must_use]
-    pub const fn by_ranks(by_ranks: bool) -> Self {
-        if by_ranks { Self::Ranks } else { Self::Arrival }
-    }
-
-    /// True unless sums are made as pushes come.
-    #[must_use]
-    pub fn is_fixed(self) -> bool {
-        self != Self::Arrival
-    }
-}
-
-/// What a store is told when it is made.
-#[derive(Clone, Copy, Debug)]
-pub struct StoreConfig {
-    /// Workers of the job.
-    pub workers: usize,
-    /// Servers of the application's view (`DMLC_NUM_SERVER`): keys are counted from the begin of
-    /// the range of the one whose range they lie in.
-    pub servers: usize,
-    /// This server. One that is none of the first `servers` ids joins a job that runs.
-    pub id: NodeId,
-    /// In which order pushes are summed.
-    pub order: SumOrder,
-    /// All nodes follow pieces that move (docs/elastic.md).
-    pub elastic: bool,
-    /// Copies of each piece beside the owner's, until the first policy says so: 0 or 1.
-    pub replicas: u32,
-    /// Bytes of value of the longest part ([`PART_BYTES`]); where less is held they are shorter
-    /// (docs/elastic.md, "Parts").
-    pub part_bytes: usize,
-}
-
-#[cfg(test)]
-impl StoreConfig {
-    /// The only server of a job with so many workers, as most tests need it.
-    pub(crate) const fn alone(workers: usize) -> Self {
-        Self {
-            workers,
-            servers: 1,
-            id: server_id(0),
-            order: SumOrder::Arrival,
-            elastic: false,
-            replicas: 0,
-            part_bytes: PART_BYTES,
-        }
-    }
-}
-
-/// The longest part into which long pieces are cut. What was pushed to a part is copied to the
-/// replica while the rest of the tensor still comes in; of one piece only when all of it is there.
-pub const PART_BYTES: usize = 4 << 20;
-
-/// An answer to be sent.
-#[derive(Clone, Debug)]
-pub struct Answer {
-    /// The request, with the reason in `error` if it was refused.
-    pub request: Meta,
-    /// The pulled values; empty for a push.
-    pub kv: KvPairs,
-}
-
-/// The server's tensors and how it treats them.
-pub struct Store {
-    pub(super) config: StoreConfig,
-    pub(super) view: View,
-    /// What commands have set.
-    pub(super) modes: Modes,
-    /// Sums for the optimizer: as long as the longest value.
-    pub(super) scratch: Buffer,
-    /// Makes the memory of values, if not this process.
-    pub(super) memory: Option<Arc<dyn Allocator>>,
-    /// What workers say alike.
-    pub(super) agreements: Agreements,
-    pub(super) tensors: BTreeMap<Key, Tensor>,
-    /// Which rounds wait.
-    pub(super) stalls: Stalls,
-    /// What a job needs whose pieces move; no other has it.
-    pub(super) elastic: Option<Box<Elastic>>,
-    /// What a job needs whose workers exchange deltas; no other has it.
-    pub(super) exchanging: Option<Box<Exchanging>>,
-}
 
 /// One request's frames, checked.
 struct Frames {
     keys: Bytes,
     vals: Bytes,
     lens: Vec<usize>,
-}
-
-/// A piece of this server.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct At {
-    pub(super) key: Key,
-    /// Its place among the key's pieces here.
-    pub(super) index: usize,
 }
 
 /// What a request is about.
@@ -161,28 +47,6 @@ struct Target {
 }
 
 impl Store {
-    /// An empty store.
-    #[must_use]
-    pub fn new(config: StoreConfig) -> Self {
-        Self {
-            config,
-            view: View::new(config.servers),
-            modes: Modes::default(),
-            scratch: Buffer::default(),
-            memory: None,
-            agreements: Agreements::default(),
-            tensors: BTreeMap::new(),
-            stalls: Stalls::default(),
-            elastic: config.elastic.then(|| Box::new(Elastic::new(&config))),
-            exchanging: None,
-        }
-    }
-
-    /// Values are in memory of that maker from now on.
-    pub fn use_memory(&mut self, memory: Arc<dyn Allocator>) {
-        self.memory = Some(memory);
-    }
-
     /// Serves a push, a pull, or both in one, of a job whose pieces do not move. The answers that
     /// are due now, of earlier requests too.
     pub fn request(&mut self, request: Meta, frames: &[Bytes], answers: &mut Vec<Answer>) {
@@ -410,16 +274,6 @@ impl Store {
         }
     }
 
-    /// What commands have set for a key.
-    pub(super) fn mode(&self, key: Key) -> &Mode {
-        self.modes.of(self.view.space(key))
-    }
-
-    /// The key space that a key is in.
-    pub(super) const fn space_of_key(&self, key: Key) -> Space {
-        self.view.space(key)
-    }
-
     /// A key must lie where its customer's keys are. (Of a sum each worker's own was looked at
     /// where it was made.)
     fn check_space(&self, key: Key, request: &Meta) -> Result<(), StoreError> {
@@ -454,37 +308,6 @@ impl Store {
     fn known(&self, target: Target) -> Result<At, StoreError> {
         target.at.ok_or_else(|| StoreError::Unknown { key: self.view.name(target.key) })
     }
-
-    pub(super) fn piece(&self, at: At) -> Result<&Piece, StoreError> {
-        let piece = self.tensors.get(&at.key).and_then(|tensor| tensor.pieces.get(at.index));
-        piece.ok_or_else(|| StoreError::Unknown { key: self.view.name(at.key) })
-    }
-
-    pub(super) fn piece_mut(&mut self, at: At) -> Result<&mut Piece, StoreError> {
-        let unknown = StoreError::Unknown { key: self.view.name(at.key) };
-        let tensor = self.tensors.get_mut(&at.key);
-        tensor.and_then(|tensor| tensor.pieces.get_mut(at.index)).ok_or(unknown)
-    }
-
-    // ---- what operators and tests ask -----------------------------------------------------------
-
-    /// How many keys it holds.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.tensors.len()
-    }
-
-    /// True if it holds no key.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.tensors.is_empty()
-    }
-
-    /// Bytes of values, and of what the optimizer keeps.
-    #[must_use]
-    pub fn bytes(&self) -> (usize, usize) {
-        (self.pieces().map(Piece::bytes).sum(), self.pieces().map(Piece::state_bytes).sum())
-    }
 }
 
 /// True if a request only asks whether a push has counted.
@@ -495,21 +318,6 @@ fn asks(request: &Meta) -> bool {
 /// True for a push that is only to make its key.
 fn makes_key(request: &Meta) -> bool {
     request.push && request.placed.as_ref().is_some_and(|placed| placed.init)
-}
-
-pub(super) fn done(request: Meta) -> Answer {
-    Answer { request, kv: KvPairs::default() }
-}
-
-/// The answer that says why not. A customer with keys of its own is named: its key 0 is not that
-/// of others.
-pub(super) fn refused(request: Meta, error: &StoreError) -> Answer {
-    let error = match space_of(&request) {
-        SHARED => error.to_string(),
-        _ if error.names_a_key() => error.to_string(),
-        customer => format!("customer {customer}: {error}"),
-    };
-    done(Meta { error, ..request })
 }
 
 impl Frames {

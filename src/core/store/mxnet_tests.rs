@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::keys::KeyName;
+use crate::store::StoreConfig;
 use crate::store::optimizer::Optimizer;
 use crate::store::pickle::{Object, Value};
 use crate::values::kind::command_of;

@@ -9,9 +9,9 @@ use crate::invariant::{Valid, require};
 use crate::wire::{Key, Meta, NodeId};
 
 /// Requests that wait; whoever brings more is answered *again* (docs/elastic.md).
-pub const PARKED_MAX: usize = 1 << 14;
+const PARKED_MAX: usize = 1 << 14;
 /// Bytes of their frames.
-pub const PARKED_BYTES_MAX: usize = 256 << 20;
+const PARKED_BYTES_MAX: usize = 256 << 20;
 
 /// Requests that wait.
 #[derive(Debug, Default)]

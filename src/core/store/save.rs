@@ -1,6 +1,6 @@
 //! What an operator reads of the values that are here (`pslite save`). Nothing changes by it.
 
-use super::mxnet::Store;
+use super::state::Store;
 use super::tensor::Layout;
 use crate::wire::save::{SaveAsked, SaveTold, SavedPiece};
 

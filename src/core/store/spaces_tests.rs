@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 
+use super::Outbound;
 use super::command::Head;
-use super::elastic::Outbound;
 use super::error::StoreError;
-use super::mxnet::{Answer, Store, StoreConfig};
+use super::{Answer, Store, StoreConfig};
 use crate::keys::KeyName;
 use crate::values::compression::{Compression, TwoBit};
 use crate::values::kind::{RequestKind, command_of};

@@ -5,8 +5,8 @@
 use std::ops::Range;
 
 use super::contribution::Pushes;
-use super::elastic::marks::Marks;
 use super::error::StoreError;
+use super::marks::Marks;
 use super::name::Name;
 use super::optimizer::State;
 use super::round::Round;

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use prost::Message;
 
 use super::*;
+use crate::store::StoreConfig;
 use crate::store::command::Head;
-use crate::store::mxnet::StoreConfig;
 use crate::values::Dtype;
 use crate::values::kind::{RequestKind, command_of};
 use crate::values::server_key_ranges;

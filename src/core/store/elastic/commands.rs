@@ -3,21 +3,23 @@
 //! than the server that sends it a piece. So before each transfer that depends on commands goes
 //! what the receiver may not know. May touch what the store may.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{COMMANDS_MAX, Elastic, Outbound, Outgoing};
+use super::limits::COMMANDS_MAX;
+use super::settings::Settings;
+use super::state::Elastic;
 use crate::invariant::{Valid, debug, require};
 use crate::store::error::StoreError;
 use crate::store::generations::Sent;
 use crate::store::head::Head;
-use crate::store::modes::{Modes, space_of};
-use crate::store::mxnet::{Store, done, refused};
+use crate::store::modes::space_of;
 use crate::store::name::Customer;
 use crate::store::optimizer::Optimizer;
-use crate::values::Space;
+use crate::store::outbound::{Outbound, Outgoing, done, refused};
+use crate::store::state::Store;
 use crate::wire::elastic::{Mark, Transfer, TransferKind};
 use crate::wire::{Key, Meta, NodeId, server_id};
 
@@ -28,125 +30,6 @@ pub enum Due {
     Now,
     /// When the servers that joined have obeyed too: it comes in an [`Outbound`].
     Later,
-}
-
-/// What workers told the servers, so far as it still matters.
-#[derive(Debug)]
-pub(super) struct Settings {
-    /// This server joined a job that ran.
-    joins: bool,
-    /// Counts changes; 0: there was none. Each setting has the number of its last change.
-    stamp: u64,
-    /// By key spaces.
-    spaces: BTreeMap<Space, Set>,
-    /// When it was last counted how many optimizers a customer has sent.
-    counts: BTreeMap<(Space, Customer), u64>,
-    /// Up to which change each server was told.
-    told: BTreeMap<NodeId, u64>,
-    /// How many times each server that joined was told what workers say alike.
-    agreed: BTreeMap<NodeId, usize>,
-    /// Commands that are answered when these servers have obeyed up to that change.
-    unanswered: Vec<(Meta, u64, BTreeSet<NodeId>)>,
-    /// By which policy the server with the lowest id became so.
-    sponsored_since: u64,
-    /// Up to which policy each server has said that there are no more commands.
-    ended: BTreeMap<NodeId, u64>,
-    /// The servers that this one asks what they know, since it is the one with the lowest id.
-    asked: BTreeSet<NodeId>,
-    /// Commands of workers that came before this server knew all earlier ones.
-    early: Vec<Meta>,
-}
-
-/// What is set in one key space.
-#[derive(Debug, Default)]
-struct Set {
-    sync: u64,
-    multi_precision: u64,
-    compression: (u64, Bytes),
-    optimizer: (u64, Bytes),
-}
-
-impl Set {
-    /// What of it was not told up to the change `told`. `generation`: that of the optimizer.
-    fn since(&self, told: u64, generation: u64) -> Vec<(Transfer, Vec<Bytes>)> {
-        let of_optimizer = (self.optimizer.0, Head::Controller, generation, &self.optimizer.1);
-        let (compression, nothing) = (&self.compression.1, Bytes::new());
-        let all = [
-            (self.sync, Head::SyncMode, 0, &nothing),
-            (self.compression.0, Head::Compression, 0, compression),
-            of_optimizer,
-            (self.multi_precision, Head::MultiPrecision, 0, &nothing),
-        ];
-        let news = all.into_iter().filter(|(stamp, ..)| *stamp > told);
-        news.map(|(_, head, number, body)| (command(head, number), vec![body.clone()])).collect()
-    }
-}
-
-/// What one server tells another of a command.
-fn command(head: Head, number: u64) -> Transfer {
-    let kind = TransferKind::Command.into();
-    Transfer { kind, head: head.number(), number, ..Transfer::default() }
-}
-
-impl Settings {
-    pub(super) const fn new(joins: bool) -> Self {
-        Self {
-            joins,
-            stamp: 0,
-            spaces: BTreeMap::new(),
-            counts: BTreeMap::new(),
-            told: BTreeMap::new(),
-            agreed: BTreeMap::new(),
-            unanswered: Vec::new(),
-            sponsored_since: 0,
-            ended: BTreeMap::new(),
-            asked: BTreeSet::new(),
-            early: Vec::new(),
-        }
-    }
-
-    /// What a server lacks that was told up to the change `told`.
-    fn since(&self, told: u64, modes: &Modes) -> Vec<(Transfer, Vec<Bytes>)> {
-        let mut commands = Vec::new();
-        for (&space, set) in &self.spaces {
-            let news = set.since(told, modes.of(space).generations.current());
-            commands.extend(news.into_iter().map(|(to, body)| (Transfer { space, ..to }, body)));
-        }
-        for (&(space, from), _) in self.counts.iter().filter(|(_, stamp)| **stamp > told) {
-            let sent = modes.of(space).generations.sent(from);
-            let Sent { count, last: Some(timestamp) } = sent else {
-                continue; // The worker was forgotten.
-            };
-            let Customer { worker, customer, life } = from;
-            let marks = vec![Mark { worker, customer, timestamp, life }];
-            let transfer = command(Head::Controller, count);
-            let transfer = Transfer { worker, customer, marks, space, ..transfer };
-            commands.push((transfer, Vec::new()));
-        }
-        commands
-    }
-
-    /// Remembers a command that was obeyed.
-    fn note(&mut self, space: Space, head: Head, body: &Bytes) {
-        let stamp = self.stamp + 1;
-        let set = self.spaces.entry(space).or_default();
-        match head {
-            Head::SyncMode if set.sync == 0 => set.sync = stamp,
-            Head::MultiPrecision if set.multi_precision == 0 => set.multi_precision = stamp,
-            Head::Compression if set.compression.0 == 0 || set.compression.1 != *body => {
-                set.compression = (stamp, body.clone());
-            }
-            Head::Controller => set.optimizer = (stamp, body.clone()),
-            _ => return,
-        }
-        self.stamp = stamp;
-    }
-
-    /// Remembers that a customer has sent an optimizer.
-    fn count(&mut self, space: Space, from: Customer) {
-        self.stamp += 1;
-        self.counts.insert((space, from), self.stamp);
-    }
 }
 
 impl Elastic {

@@ -3,25 +3,19 @@
 
 use bytes::Bytes;
 
+use super::kept::Copy;
+use super::limits::PIECES_MAX;
+use super::state::Elastic;
 use super::travel::about;
-use super::{Elastic, Outbound, PIECES_MAX};
 use crate::store::error::StoreError;
-use crate::store::mxnet::{Store, TENSORS_MAX};
+use crate::store::limits::TENSORS_MAX;
+use crate::store::outbound::Outbound;
+use crate::store::state::Store;
 use crate::store::tensor::{Layout, Piece};
 use crate::store::{Addend, Sum};
 use crate::values::Dtype;
 use crate::wire::NodeId;
 use crate::wire::elastic::{Transfer, TransferKind};
-
-/// A copy of what another server owns.
-#[derive(Debug)]
-pub(super) struct Copy {
-    pub(super) piece: Piece,
-    /// Elements, or rows, of the whole key.
-    pub(super) length: u64,
-    /// Which optimizer updates it.
-    pub(super) generation: u64,
-}
 
 impl Store {
     pub(super) fn take_seed(

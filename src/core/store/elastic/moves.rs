@@ -3,11 +3,14 @@
 
 use bytes::Bytes;
 
+use super::kept::Leaving;
+use super::limits::PIECES_MAX;
 use super::orders::{Segment, is_busy, segments, shortened};
 use super::travel::about;
-use super::{Outbound, PIECES_MAX};
 use crate::store::error::StoreError;
-use crate::store::mxnet::{At, Store, TENSORS_MAX, refused};
+use crate::store::limits::TENSORS_MAX;
+use crate::store::outbound::{Outbound, refused};
+use crate::store::state::{At, Store};
 use crate::store::tensor::{ALIGN, Copied, Layout, Piece, Source};
 use crate::trees::Void;
 use crate::wire::elastic::{Placed, Route, Transfer, TransferKind};
@@ -18,20 +21,6 @@ const OF_MOVED: u64 = 1;
 
 /// What stays is cut if it is longer than so many parts.
 const LONG: u64 = 2;
-
-/// A piece that has left and is kept until it is safe where it went.
-#[derive(Debug)]
-pub(super) struct Leaving {
-    /// The new owner.
-    pub(super) to: NodeId,
-    /// The term that it had here.
-    pub(super) term: u64,
-    /// Which replica has a copy of it.
-    pub(super) copy: Option<NodeId>,
-    /// As it was sent.
-    pub(super) transfer: Transfer,
-    pub(super) frames: Vec<Bytes>,
-}
 
 impl Store {
     /// Cuts and moves a piece as it was ordered, and cuts what is longer than it should be
@@ -61,8 +50,11 @@ impl Store {
         may_be_cut: impl Fn(&Piece) -> bool,
         out: &mut Outbound,
     ) -> bool {
-        let part_bytes = self.part_bytes();
-        let Some(elastic) = &self.elastic else { return false };
+        let Some(elastic) = &mut self.elastic else { return false };
+        let by_trees = elastic.overlay() > 0;
+        let all = self.tensors.values().flat_map(|tensor| &tensor.pieces);
+        let (longest, changes) = (self.config.part_bytes, elastic.changes.number());
+        let part_bytes = elastic.parts.bytes(longest, by_trees, changes, all);
         let orders = elastic.orders.get(&at.key).map(Vec::as_slice).unwrap_or_default();
         let Some(tensor) = self.tensors.get_mut(&at.key) else { return false };
         let Some(piece) = tensor.pieces.get(at.index).filter(|piece| !is_busy(piece)) else {
@@ -75,7 +67,7 @@ impl Store {
         let parts = segments((piece.from, piece.to), orders, divisible);
         let leaves = parts.iter().any(|(.., owner)| owner.is_some());
         // Not worth it without a copy or trees, nor for a little.
-        let is_long = (piece.copied != Copied::Not || elastic.overlay() > 0)
+        let is_long = (piece.copied != Copied::Not || by_trees)
             && parts.iter().any(|(from, to, _)| (to - from) / LONG > longest);
         if !leaves && !is_long {
             return false;

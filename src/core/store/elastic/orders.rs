@@ -1,8 +1,10 @@
 //! Orders to move: which parts of a piece they are about, and which wait for the end of a round
 //! (docs/elastic.md, "A move"). May touch what the store may.
 
-use super::{Elastic, ORDERS_MAX, Outbound};
-use crate::store::mxnet::{At, Store};
+use super::limits::ORDERS_MAX;
+use super::state::Elastic;
+use crate::store::outbound::Outbound;
+use crate::store::state::{At, Store};
 use crate::store::tensor::{ALIGN, Piece};
 use crate::wire::elastic::Order;
 use crate::wire::{Key, NodeId};

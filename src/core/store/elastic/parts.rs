@@ -1,6 +1,6 @@
-//! How long a piece should be (docs/elastic.md, "Parts"). May touch what the store may.
+//! How long a piece should be (docs/elastic.md, "Parts"). Pure.
 
-use crate::store::mxnet::Store;
+use crate::store::tensor::Piece;
 use crate::trees;
 
 /// What a server holds is in so many parts, if it can be.
@@ -20,25 +20,31 @@ pub(super) struct Parts {
     lasts: u64,
 }
 
-impl Store {
-    /// Bytes of value of a part, at most.
-    pub(super) fn part_bytes(&mut self) -> usize {
-        let Some(elastic) = &mut self.elastic else { return self.config.part_bytes };
-        let longest = self.config.part_bytes.max(1);
-        let (count, shortest) = match elastic.overlay() {
-            0 => (PARTS, longest.div_ceil(SHORTEST_PART)),
-            _ => (trees::PARTS, trees::SHORTEST_PART.min(longest)),
+impl Parts {
+    /// Bytes of value of a part, at most. `longest`: what it may be, in bytes; `by_trees`: rounds
+    /// may go by trees; `changes`: how many changes of claims there were; `pieces`: all that are
+    /// here.
+    pub(super) fn bytes<'a>(
+        &mut self,
+        longest: usize,
+        by_trees: bool,
+        changes: u64,
+        pieces: impl Iterator<Item = &'a Piece> + Clone,
+    ) -> usize {
+        let longest = longest.max(1);
+        let (count, shortest) = if by_trees {
+            (trees::PARTS, trees::SHORTEST_PART.min(longest))
+        } else {
+            (PARTS, longest.div_ceil(SHORTEST_PART))
         };
-        let parts = &mut elastic.parts;
-        if parts.bytes == 0 || elastic.changes.number() - parts.counted > parts.lasts {
-            let pieces = self.tensors.values().flat_map(|tensor| &tensor.pieces);
+        if self.bytes == 0 || changes - self.counted > self.lasts {
             let bytes = pieces.clone().map(|piece| piece.value.buffer().len());
-            *parts = Parts {
+            *self = Self {
                 bytes: (bytes.sum::<usize>() / count).clamp(shortest, longest),
-                counted: elastic.changes.number(),
+                counted: changes,
                 lasts: pieces.count() as u64 / COUNT_AGAIN,
             };
         }
-        parts.bytes
+        self.bytes
     }
 }

@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 
-use super::copies::Copy;
-use super::moves::{Leaving, may_be_cut};
-use super::{Elastic, Outbound};
+use super::kept::{Copy, Leaving};
+use super::moves::may_be_cut;
+use super::state::Elastic;
 use crate::store::changes::News;
-use crate::store::mxnet::{At, Store};
 use crate::store::optimizer::Optimizer;
+use crate::store::outbound::Outbound;
+use crate::store::state::{At, Store};
 use crate::store::tensor::{ALIGN, Copied, Layout, Piece};
 use crate::wire::elastic::{Claim, Holding, KeyRoute, Route, SchedulerMessage, Transfer};
 use crate::wire::{Key, NodeId};

@@ -6,11 +6,11 @@
 //! long is cut before, so that also the first round goes in parts. Who is told of no ticket pushes
 //! alone.
 
-use super::Outbound;
-use super::tickets::goes_by_tree;
+use super::choice::goes_by_tree;
 use crate::store::error::StoreError;
-use crate::store::mxnet::{At, Store, done};
 use crate::store::name::Name;
+use crate::store::outbound::{Outbound, done};
+use crate::store::state::{At, Store};
 use crate::store::tensor::Piece;
 use crate::wire::{Key, Meta, NodeId, id_to_rank, worker_id};
 

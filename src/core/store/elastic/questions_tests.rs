@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::*;
-use crate::store::mxnet::{PART_BYTES, StoreConfig, SumOrder};
+use crate::store::{PART_BYTES, StoreConfig, SumOrder};
 use crate::trees::name_of;
 use crate::values::Dtype;
 use crate::values::kind::{RequestKind, command_of};
@@ -64,7 +64,7 @@ fn question(rank: usize, from: u64, to: u64) -> Meta {
     push(rank, 1, Placed { from, to, term, asks: true, overlay: 1, ..Placed::default() })
 }
 
-fn serve(store: &mut Store, request: Meta, elements: u64) -> Vec<crate::store::mxnet::Answer> {
+fn serve(store: &mut Store, request: Meta, elements: u64) -> Vec<crate::store::Answer> {
     let values = vec![1.0_f32; elements as usize];
     let vals: &[u8] = bytemuck::cast_slice(&values);
     let lens = (vals.len() as i32).to_ne_bytes();
@@ -75,8 +75,8 @@ fn serve(store: &mut Store, request: Meta, elements: u64) -> Vec<crate::store::m
     out.answers
 }
 
-fn told(answers: &[crate::store::mxnet::Answer]) -> Vec<Told> {
-    let told = |answer: &crate::store::mxnet::Answer| {
+fn told(answers: &[crate::store::Answer]) -> Vec<Told> {
+    let told = |answer: &crate::store::Answer| {
         let placed = answer.request.placed.as_ref().unwrap();
         assert_eq!(answer.request.error, "");
         let parts = placed.tickets.iter().map(|part| (part.from, part.to, part.ticket));

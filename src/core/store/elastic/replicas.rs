@@ -3,22 +3,36 @@
 
 use bytes::Bytes;
 
+use super::kept::Waiting;
+use super::state::Elastic;
+use super::tickets::Pushed;
 use super::travel::{about, key_frame};
-use super::{Elastic, Outbound, Outgoing, RoundDone, Shipped};
 use crate::store::error::StoreError;
-use crate::store::mxnet::{Answer, At, Store, done};
 use crate::store::name::Name;
+use crate::store::outbound::{Answer, Outbound, Outgoing, done};
+use crate::store::state::{At, Store};
 use crate::store::tensor::{Copied, Piece};
+use crate::values::Dtype;
 use crate::wire::elastic::{Mark, Transfer, TransferKind};
 use crate::wire::{Key, Meta, NodeId};
 
-/// Answers to pushes that are safe when the replica has that version of that part of the key.
-#[derive(Debug)]
-pub(super) struct Waiting {
-    pub(super) from: u64,
-    pub(super) to: u64,
-    pub(super) version: u64,
-    pub(super) answers: Vec<Answer>,
+/// The sum of a round, as the replica gets it.
+pub(in crate::store) struct Shipped {
+    pub(in crate::store) dtype: Dtype,
+    pub(in crate::store) rows: Vec<i64>,
+    /// `None`: nothing is applied, and pushes count.
+    pub(in crate::store) values: Option<Bytes>,
+}
+
+/// What the end of a round brings.
+pub(in crate::store) struct RoundDone {
+    /// The pushes that count now.
+    pub(in crate::store) marks: Vec<Mark>,
+    pub(in crate::store) answers: Vec<Answer>,
+    /// What the replica gets, if there is one.
+    pub(in crate::store) shipped: Option<Shipped>,
+    /// Whose pushes it had, if the next round may go by a tree.
+    pub(in crate::store) pushed: Option<Pushed>,
 }
 
 impl Elastic {

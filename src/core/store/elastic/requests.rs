@@ -3,12 +3,28 @@
 
 use bytes::Bytes;
 
-use super::{ANSWERS_WAITING_MAX, Elastic, Outbound, Place};
+use super::limits::ANSWERS_WAITING_MAX;
+use super::state::Elastic;
 use crate::store::error::StoreError;
-use crate::store::mxnet::{Answer, At, Store, done};
+use crate::store::outbound::{Answer, Outbound, done};
+use crate::store::state::{At, Store};
 use crate::values::KeyRoutes;
 use crate::wire::elastic::{Placed, Route};
 use crate::wire::{Key, Meta};
+
+/// Where a request is served.
+pub(in crate::store) enum Place {
+    /// By the piece at that index of the key's pieces.
+    Here(usize),
+    /// By a part of the piece at that index.
+    Within(usize),
+    /// Nowhere yet: a push makes the key.
+    New,
+    /// When the piece is here, or a policy.
+    Later,
+    /// Where these routes say.
+    Again(Vec<Route>),
+}
 
 impl Store {
     /// Where a request about that key is served.
@@ -141,7 +157,8 @@ impl Store {
     }
 
     /// Looks again at what was parked for a key; and once more if one of these requests has cut a
-    /// piece, for those before it. That ends, since no key has more than [`super::PIECES_MAX`].
+    /// piece, for those before it. That ends, since no key has more than
+    /// [`super::limits::PIECES_MAX`].
     pub(super) fn unpark(&mut self, key: Key, out: &mut Outbound) {
         loop {
             let Some(elastic) = &mut self.elastic else { return };

@@ -8,92 +8,29 @@
 //! void, and everybody in the tree is told. When new trees come, tickets that are not in use are
 //! replaced at once: the old one is void, and what says so has the new one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::choice::goes_by_tree;
 use super::parts::Parts;
 use super::questions::has;
-use super::{Elastic, Outbound, Pushed};
+use crate::store::config::SumOrder;
 use crate::store::contribution::Pushes;
-use crate::store::mxnet::{Answer, At, Store, SumOrder, done};
 use crate::store::name::{Customer, Name};
+use crate::store::outbound::{Answer, Outbound, done};
+use crate::store::state::{At, Store};
 use crate::store::tensor::{Layout, Piece};
-use crate::trees::{Found, Table, Trees, Void, down_from_root};
-use crate::values::Space;
-use crate::values::kind::{RequestKind, kind_of};
+use crate::trees::{Found, Table, Void, down_from_root};
 use crate::wire::elastic::{Placed, Route};
 use crate::wire::trees::{Hop, Overlay, PartTicket, Ticket};
 use crate::wire::{Key, Meta, NodeId};
 
-/// What a server knows of trees.
-#[derive(Debug, Default)]
-pub(super) struct TreesHere {
-    trees: Arc<Trees>,
-    /// Bytes of rounds that each tree of the newest overlay was given, by its number.
-    given: BTreeMap<u32, u64>,
-}
-
-/// Who takes a tree: the space of a key, and the customer that pushes to it.
-type Taker = (Space, i32);
-
-impl Elastic {
-    /// The newest overlay that is known; 0: none.
-    pub(super) fn overlay(&self) -> u64 {
-        self.trees.trees.number()
-    }
-
-    /// True if every worker of a tree is waited for, with that customer alone.
-    fn may_use(&self, table: &Table, (space, customer): Taker) -> bool {
-        let Some(workers) = &self.workers else {
-            return !table.members().any(|node| self.left.contains(&(node, customer)));
-        };
-        table.members().all(|node| workers.only_awaited(node, space) == Some(customer))
-    }
-
-    /// The trees of the newest overlay with this root that fit, with their weights.
-    fn usable(
-        &self,
-        taker: Taker,
-        fits: impl Fn(&Table) -> bool,
-    ) -> impl Iterator<Item = (u32, u64)> {
-        let all = self.trees.trees.of_root(self.me).filter(move |(_, table)| {
-            table.weight() > 0 && fits(table) && self.may_use(table, taker)
-        });
-        all.map(|(tree, table)| (tree, u64::from(table.weight())))
-    }
-
-    /// The tree of the newest overlay that a round of so many bytes takes next, among those that
-    /// fit. Each tree gets bytes as its weight says.
-    fn choose(&mut self, bytes: u64, taker: Taker, fits: impl Fn(&Table) -> bool) -> Option<u32> {
-        let given = |tree: u32| self.trees.given.get(&tree).copied().unwrap_or(0);
-        let ahead = self.usable(taker, fits).map(|(tree, weight)| {
-            let load = u128::from(given(tree) + bytes) * (1 << 32) / u128::from(weight);
-            (load, tree)
-        });
-        let (_, tree) = ahead.min()?;
-        *self.trees.given.entry(tree).or_default() += bytes;
-        Some(tree)
-    }
-
-    /// The same, but the tree depends on the piece alone, not on which round ended first.
-    fn choose_fixed(
-        &self,
-        (key, from): (Key, u64),
-        taker: Taker,
-        fits: impl Fn(&Table) -> bool,
-    ) -> Option<u32> {
-        let sum: u64 = self.usable(taker, &fits).map(|(_, weight)| weight).sum();
-        // Neighbours in a tensor take different trees.
-        let spread = (key ^ from.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16;
-        let mut left = spread.checked_rem(sum)?;
-        self.usable(taker, &fits).find_map(|(tree, weight)| match left.checked_sub(weight) {
-            None => Some(tree),
-            Some(rest) => {
-                left = rest;
-                None
-            }
-        })
-    }
+/// Who pushed to a round: one customer of each worker.
+#[derive(Clone, Debug)]
+pub(in crate::store) struct Pushed {
+    workers: BTreeSet<NodeId>,
+    /// The same one of all of them.
+    customer: i32,
 }
 
 impl Store {
@@ -467,11 +404,6 @@ impl Store {
             name.wants &= workers.awaits(who);
         }
     }
-}
-
-/// True if a push of that kind may go along a tree: not rows.
-pub(super) fn goes_by_tree(push: &Meta) -> bool {
-    matches!(kind_of(push.head), Ok((RequestKind::Default | RequestKind::Compressed, _)))
 }
 
 #[cfg(test)]

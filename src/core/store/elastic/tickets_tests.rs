@@ -1,11 +1,12 @@
 //! An owner and the three workers of a tree, without anything between them.
 
+use super::super::state::Elastic;
 use super::*;
-use crate::store::mxnet::{StoreConfig, SumOrder};
+use crate::store::StoreConfig;
 use crate::trees::name_of;
 use crate::values::Dtype;
 use crate::values::KvPairs;
-use crate::values::kind::command_of;
+use crate::values::kind::{RequestKind, command_of};
 use crate::wire::trees::{HopKind, TreeNode, TreeTable};
 use crate::wire::{server_id, worker_id};
 use bytes::Bytes;

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 
 use crate::store::error::StoreError;
-use crate::store::mxnet::Store;
+use crate::store::state::Store;
 use crate::store::tensor::{Layout, Piece};
 use crate::values::{Buffer, Dtype};
 use crate::wire::Key;

@@ -19,10 +19,12 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 
-use super::copies::Copy;
-use super::replicas::Waiting;
-use super::{ANSWERS_WAITING_MAX, Elastic, PIECES_MAX, Place, Store};
+use super::kept::{Copy, Waiting};
+use super::limits::{ANSWERS_WAITING_MAX, PIECES_MAX};
+use super::requests::Place;
+use super::state::Elastic;
 use crate::invariant::{Valid, debug, disjoint, require};
+use crate::store::state::Store;
 use crate::store::tensor::{Copied, Layout, Piece, Tensor};
 use crate::values::key_at;
 use crate::wire::{Key, NodeId};

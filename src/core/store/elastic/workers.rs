@@ -5,10 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Elastic, Outbound};
+use super::state::Elastic;
 use crate::store::awaited::Workers;
-use crate::store::mxnet::{At, Store};
 use crate::store::name::Customer;
+use crate::store::outbound::Outbound;
+use crate::store::state::{At, Store};
 use crate::wire::elastic::LiveWorker;
 use crate::wire::{Key, Meta, NodeId};
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use half::f16;
 
 use super::*;
-use crate::store::elastic::Outbound;
+use crate::store::Outbound;
 use crate::store::{Answer, StoreConfig};
 use crate::values::kind::command_of;
 use crate::wire::elastic::{LiveWorker, Placed, SchedulerMessage};

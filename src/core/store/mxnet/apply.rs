@@ -3,12 +3,14 @@
 
 use bytes::Bytes;
 
-use super::{Answer, At, Store, asks, done, refused};
+use super::asks;
 use crate::store::contribution::{Contribution, Pushes};
-use crate::store::elastic::{Asked, Outbound, RoundDone, Shipped};
+use crate::store::elastic::{Asked, RoundDone, Shipped};
 use crate::store::error::StoreError;
 use crate::store::optimizer::{Gradient, Optimizer};
+use crate::store::outbound::{Answer, Outbound, done, refused};
 use crate::store::round::{Complete, Quorum};
+use crate::store::state::{At, Store};
 use crate::store::tensor::{Entry, Layout, Piece};
 use crate::store::{Addend, Sum};
 use crate::values::{Buffer, Dtype};

@@ -3,11 +3,11 @@
 
 use bytes::Bytes;
 
-use super::Store;
 use crate::keys::KeyName;
 use crate::store::error::StoreError;
 use crate::store::optimizer::Optimizer;
 use crate::store::stalls::Stalls;
+use crate::store::state::Store;
 use crate::store::tensor::{Layout, Piece, Tensor};
 use crate::values::kind::{RequestKind, command_of, kind_of};
 use crate::values::{Space, key_at};

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use super::Store;
 use crate::store::error::StoreError;
 use crate::store::optimizer::Optimizer;
+use crate::store::state::Store;
 use crate::store::tensor::Piece;
 use crate::values::compression::Compression;
 use crate::values::{Dtype, SHARED, Space};
@@ -98,9 +98,5 @@ impl Store {
     fn pieces_in(&self, space: Space) -> impl Iterator<Item = &Piece> {
         let own = self.tensors.iter().filter(move |(key, _)| self.view.space(**key) == space);
         own.flat_map(|(_, tensor)| &tensor.pieces)
-    }
-
-    pub(super) fn pieces(&self) -> impl Iterator<Item = &Piece> {
-        self.tensors.values().flat_map(|tensor| &tensor.pieces)
     }
 }

@@ -3,9 +3,10 @@
 
 use bytes::Bytes;
 
-use super::{Answer, At, BYTES_MAX, Frames, Store, Target};
-use crate::store::elastic::Outbound;
+use super::{BYTES_MAX, Frames, Target};
 use crate::store::error::StoreError;
+use crate::store::outbound::{Answer, Outbound};
+use crate::store::state::{At, Store};
 use crate::store::tensor::{Layout, Piece};
 use crate::store::{Addend, sparse};
 use crate::values::{Dtype, KEY_SIZE, KvPairs};

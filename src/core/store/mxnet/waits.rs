@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{At, Store};
 use crate::store::stalls::{Asked, Stall, WORKERS_MAX, WaitingRound};
+use crate::store::state::{At, Store};
 use crate::store::tensor::Piece;
 use crate::values::key_at;
 use crate::values::kind::{RequestKind, kind_of};

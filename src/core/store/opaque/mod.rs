@@ -43,7 +43,7 @@ use bytes::Bytes;
 use self::first_pushes::FirstPushes;
 use self::visitors::{Customer, Visitors};
 use super::changes::Changes;
-use super::elastic::marks::Marks;
+use super::marks::Marks;
 use super::parked::Parked;
 use super::view::View;
 use super::{Answer, Outgoing};

@@ -11,7 +11,7 @@ use super::travel::{about, write};
 use super::{Given, LeavingKey, Opaque, Ordered, Owned, Step};
 use crate::store::Outgoing;
 use crate::store::error::StoreError;
-use crate::store::mxnet::TENSORS_MAX;
+use crate::store::limits::TENSORS_MAX;
 use crate::wire::elastic::{OPAQUE_END, Order, Transfer, TransferKind};
 use crate::wire::{Key, Meta, NodeId};
 

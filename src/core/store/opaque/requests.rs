@@ -7,8 +7,9 @@ use bytes::Bytes;
 
 use super::visitors::{Customer, who};
 use super::{GIVEN_MAX, Given, HOLD, Opaque, Owned, Step};
-use crate::store::mxnet::{Answer, TENSORS_MAX, done};
+use crate::store::limits::TENSORS_MAX;
 use crate::store::name::Name;
+use crate::store::outbound::{Answer, done};
 use crate::values::{KEY_SIZE, KvPairs, key_at};
 use crate::wire::elastic::{OPAQUE_END, Placed, Route};
 use crate::wire::{Key, Meta, NodeId};

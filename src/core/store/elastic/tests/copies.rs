@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-use crate::store::elastic::{Outbound, Outgoing};
+use crate::store::{Outbound, Outgoing};
 use crate::store::{PART_BYTES, Store, StoreConfig, SumOrder};
 use crate::values::server_key_ranges;
 use crate::wire::elastic::{

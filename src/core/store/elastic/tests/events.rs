@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::world::{Chances, World};
-use crate::store::mxnet::Store;
+use crate::store::Store;
 use crate::store::tensor::Copied;
 use crate::wire::elastic::{Order, SchedulerMessage, SchedulerMessageKind};
 use crate::wire::{NodeId, SCHEDULER, server_id};

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use super::{ADAM, store_of_two};
 use crate::store::Store;
 use crate::store::command::Head;
-use crate::store::elastic::{Outbound, Outgoing};
 use crate::store::pickled_tests::pickled;
+use crate::store::{Outbound, Outgoing};
 use crate::values::server_key_ranges;
 use crate::wire::elastic::{
     KeyRoute, Mark, Order, Placed, Route, SchedulerMessage, SchedulerMessageKind, Transfer,

@@ -18,8 +18,8 @@ use self::keys::{KeySpec, Kind, Load, THRESHOLD};
 use self::worker::Action;
 use self::world::{Chances, Plan, World};
 use crate::store::command::Head;
-use crate::store::mxnet::{PART_BYTES, Store, StoreConfig, SumOrder};
 use crate::store::pickled_tests::pickled;
+use crate::store::{PART_BYTES, Store, StoreConfig, SumOrder};
 use crate::values::Dtype;
 use crate::wire::{Meta, NodeId, worker_id};
 

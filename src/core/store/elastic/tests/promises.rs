@@ -4,8 +4,8 @@
 use bytes::Bytes;
 
 use super::copies::{Three, key};
-use crate::store::elastic::replicas::Waiting;
-use crate::store::mxnet::Store;
+use crate::store::Store;
+use crate::store::elastic::kept::Waiting;
 use crate::store::tensor::{Copied, Source};
 use crate::values::Buffer;
 use crate::values::value::Value;
@@ -160,7 +160,7 @@ fn what_is_wrong_with_what_left_and_with_copies_is_named() {
 /// A mark that is not found counts its push twice.
 #[test]
 fn marks_out_of_order_are_named() {
-    let mut marks = crate::store::elastic::marks::Marks::default();
+    let mut marks = crate::store::marks::Marks::default();
     let mark = |worker| Mark { worker, customer: 0, timestamp: 1, life: 0 };
     marks.add(&[mark(11), mark(9)]);
     assert_eq!(marks.validate(), Ok(()));

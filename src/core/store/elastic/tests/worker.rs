@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::keys::{KeySpec, Kind, Load};
 use crate::kv::flights::{Answered, Brought, Flights, RETRY, Slice};
-use crate::store::mxnet::Answer;
+use crate::store::Answer;
 use crate::values::{Form, KvPairs};
 use crate::wire::elastic::SchedulerMessage;
 use crate::wire::{Meta, NodeId};

@@ -7,9 +7,10 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{MOMENTUM, pickled};
+use crate::store::Outbound;
 use crate::store::command::Head;
-use crate::store::elastic::{Due, Outbound};
-use crate::store::mxnet::{PART_BYTES, Store, StoreConfig, SumOrder};
+use crate::store::elastic::Due;
+use crate::store::{PART_BYTES, Store, StoreConfig, SumOrder};
 use crate::values::server_key_ranges;
 use crate::wire::elastic::{
     Claim, KeyRoute, LiveWorker, Placed, Route, SchedulerMessage, SchedulerMessageKind,

@@ -10,8 +10,9 @@ use super::keys::KeySpec;
 use super::scheduler::Scheduler;
 use super::worker::{Sent, Worker};
 use crate::random::Random;
-use crate::store::elastic::{Due, Outbound};
-use crate::store::mxnet::{Answer, Store, StoreConfig, SumOrder};
+use crate::store::Outbound;
+use crate::store::elastic::Due;
+use crate::store::{Answer, Store, StoreConfig, SumOrder};
 use crate::wire::elastic::{SchedulerMessage, SchedulerMessageKind, Transfer};
 use crate::wire::{Meta, NodeId, SCHEDULER, server_id, worker_id};
 

@@ -11,7 +11,7 @@ const TIMESTAMPS: u32 = 1 << 31;
 /// The last push of each customer that counted in a completed round. Of a worker's lives only the
 /// last one is known: what an earlier one might still say means nothing any more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::store) struct Marks {
+pub(super) struct Marks {
     /// By worker and customer. No map: each piece has marks, and there may be very many small
     /// pieces.
     last: Vec<Mark>,
@@ -20,13 +20,13 @@ pub(in crate::store) struct Marks {
 impl Marks {
     /// True if this push has counted. One of a worker that does not follow pieces is never looked
     /// up: nobody sends it twice.
-    pub(in crate::store) fn count(&self, push: &Name) -> bool {
+    pub(super) fn count(&self, push: &Name) -> bool {
         push.slice.is_some() && self.has(push.who, push.timestamp)
     }
 
     /// True if the push before this one, of the same customer and key, has counted, or if there was
     /// none.
-    pub(in crate::store) fn count_before(&self, push: &Name) -> bool {
+    pub(super) fn count_before(&self, push: &Name) -> bool {
         push.before().is_none_or(|before| self.has(push.who, before))
     }
 
@@ -39,7 +39,7 @@ impl Marks {
     }
 
     /// These pushes count now too.
-    pub(in crate::store) fn add(&mut self, marks: &[Mark]) {
+    pub(super) fn add(&mut self, marks: &[Mark]) {
         for (index, mark) in marks.iter().enumerate() {
             match self.find((mark.worker, mark.customer)) {
                 Ok(at) => {
@@ -66,12 +66,12 @@ impl Marks {
     }
 
     /// The worker's id is another process's now.
-    pub(in crate::store) fn forget(&mut self, worker: NodeId) {
+    pub(super) fn forget(&mut self, worker: NodeId) {
         self.last.retain(|mark| mark.worker != worker);
     }
 
     /// Each customer has one mark, and they are in order: only so are they found.
-    pub(in crate::store) fn validate(&self) -> Valid {
+    pub(super) fn validate(&self) -> Valid {
         let who = |mark: &Mark| (mark.worker, mark.customer);
         let mut pairs = self.last.windows(2);
         let wrong = pairs.find(|pair| who(&pair[0]) >= who(&pair[1]));
@@ -85,13 +85,13 @@ impl Marks {
     }
 
     /// All of them.
-    pub(in crate::store) fn to_wire(&self) -> Vec<Mark> {
+    pub(super) fn to_wire(&self) -> Vec<Mark> {
         self.last.clone()
     }
 }
 
 /// True if `one` comes after `other`, of two timestamps less than half of all apart (RFC 1982).
-pub(in crate::store) const fn is_later(one: i32, other: i32) -> bool {
+pub(super) const fn is_later(one: i32, other: i32) -> bool {
     let ahead = (one as u32).wrapping_sub(other as u32) & (TIMESTAMPS - 1);
     0 < ahead && ahead < TIMESTAMPS / 2
 }

@@ -1,0 +1,133 @@
+//! What a new replica gets, piece by piece, and the copies that a server which is being emptied
+//! forgets (docs/elastic.md, "Replicas"). May touch what the store may.
+
+use bytes::Bytes;
+
+use super::seeds::Range;
+use super::travel::about;
+use crate::store::outbound::Outbound;
+use crate::store::state::{At, Store};
+use crate::store::tensor::{Copied, FormerCopy, Piece};
+use crate::wire::elastic::{Transfer, TransferKind};
+use crate::wire::{Key, NodeId};
+
+impl Store {
+    /// A server has forgotten its copy of a piece: it cannot claim it any more, so what was done
+    /// since may be answered.
+    pub(super) fn copy_gone(&mut self, server: NodeId, transfer: &Transfer, out: &mut Outbound) {
+        let Some(elastic) = &mut self.elastic else { return };
+        let &Transfer { key, from, to, .. } = transfer;
+        let tensor = self.tensors.get_mut(&key);
+        let pieces = tensor.into_iter().flat_map(|tensor| &mut tensor.pieces);
+        let its = |former: FormerCopy| former.dropped && former.at == server;
+        let mut any = false;
+        for piece in pieces.filter(|piece| from <= piece.from && piece.to <= to) {
+            if piece.former_copy.is_some_and(its) {
+                piece.former_copy = None;
+                any = true;
+                if piece.copied.at() != elastic.replica {
+                    elastic.seeds.push(key, piece.from, piece.to);
+                }
+            }
+        }
+        if any {
+            self.release_settled(key, out);
+            self.carry_out_all(key, out);
+            self.send_seeds(out);
+        }
+    }
+
+    /// There is no other server that could have a copy of the piece: the one that is being emptied
+    /// forgets it.
+    fn give_up_copy(&mut self, at: At, out: &mut Outbound) {
+        let Ok(piece) = self.piece_mut(at) else { return };
+        let Some(replica) = piece.copied.at() else { return };
+        piece.former_copy = piece.former(true);
+        piece.copied = Copied::Not;
+        let transfer = about(TransferKind::Drop, at.key, (piece.from, piece.to), piece.term);
+        self.send(replica, transfer, Vec::new(), out);
+    }
+
+    /// The replica that was to have the pieces instead is gone, and there is no other: nothing will
+    /// take the place of what a server that is being emptied still has.
+    pub(super) fn give_up_former_copies(&mut self, out: &mut Outbound) {
+        if self.elastic.as_ref().is_none_or(|elastic| elastic.replica.is_some()) {
+            return;
+        }
+        let mut drops = Vec::new();
+        for (&key, tensor) in &mut self.tensors {
+            for piece in tensor.pieces.iter_mut().filter(|piece| piece.copied == Copied::Not) {
+                if let Some(former) = piece.former_copy.as_mut().filter(|former| !former.dropped) {
+                    former.dropped = true;
+                    let range = (piece.from, piece.to);
+                    drops.push((former.at, about(TransferKind::Drop, key, range, piece.term)));
+                }
+            }
+        }
+        for (former, transfer) in drops {
+            self.send(former, transfer, Vec::new(), out);
+        }
+    }
+
+    /// Sends pieces to a new replica, as many as may be on their way. One that was sent away from a
+    /// former one waits until that has forgotten it.
+    pub(super) fn send_seeds(&mut self, out: &mut Outbound) {
+        loop {
+            let Some(elastic) = &mut self.elastic else { return };
+            let replica = elastic.replica;
+            let Some((key, from, to)) = elastic.seeds.next() else { return };
+            let may_go = |piece: &Piece| piece.copied == Copied::Not || piece.former_copy.is_none();
+            let mut sent = self.seed_leaving(key, (from, to), out);
+            let pieces = self.tensors.get(&key).map(|tensor| &tensor.pieces[..]).unwrap_or(&[]);
+            let due: Vec<_> = pieces
+                .iter()
+                .enumerate()
+                .filter(|(_, piece)| from <= piece.from && piece.to <= to)
+                .filter(|(_, piece)| piece.copied.at() != replica && may_go(piece))
+                .map(|(index, piece)| (At { key, index }, (key, piece.from, piece.to)))
+                .collect();
+            for (at, (key, from, to)) in due {
+                if replica.is_none() {
+                    self.give_up_copy(at, out);
+                }
+                let bytes = self.seed(at, out);
+                sent.extend((bytes > 0).then_some(((key, from, to), bytes)));
+            }
+            if let Some(elastic) = &mut self.elastic {
+                sent.into_iter().for_each(|(what, bytes)| elastic.seeds.sent(what, bytes));
+            }
+        }
+    }
+
+    /// What has left and is not safe there yet is copied too.
+    fn seed_leaving(
+        &mut self,
+        key: Key,
+        (from, to): (u64, u64),
+        out: &mut Outbound,
+    ) -> Vec<(Range, usize)> {
+        let Some(elastic) = &mut self.elastic else { return Vec::new() };
+        let Some(replica) = elastic.replica else { return Vec::new() };
+        let leaving = elastic.leaving.get_mut(&key).into_iter().flatten();
+        let due = leaving.filter(|leaving| {
+            leaving.copy.is_none() && from <= leaving.transfer.from && leaving.transfer.to <= to
+        });
+        let seeds: Vec<_> = due
+            .map(|leaving| {
+                leaving.copy = Some(replica);
+                let kind = TransferKind::Seed.into();
+                (
+                    Transfer { kind, term: leaving.term, ..leaving.transfer.clone() },
+                    leaving.frames.clone(),
+                )
+            })
+            .collect();
+        let mut sent = Vec::new();
+        for (transfer, frames) in seeds {
+            let bytes = frames.iter().map(Bytes::len).sum();
+            sent.push(((key, transfer.from, transfer.to), bytes));
+            self.send(replica, transfer, frames, out);
+        }
+        sent
+    }
+}
