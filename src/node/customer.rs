@@ -40,7 +40,7 @@ use pslite_transport::fork::{self, Life};
 struct Shared {
     base: Arc<Base>,
     worker: WorkerCustomer,
-    server: Arc<ServerCustomer>,
+    server: ServerCustomer,
 }
 
 /// The owner of a customer: ends its thread when dropped.

@@ -1,8 +1,12 @@
 //! The side of a customer that serves. Requests of others go to the application's handler (whose
 //! keys may move) or to the library's own store. Every customer has this side; if it was not told
 //! to serve, all requests go to its handler. Must not name the side that asks.
+//!
+//! Whoever serves is handed the `front`: the node, the handler and what is owed to those who asked.
+//! It names nobody who serves, and none of these names another.
 
 mod answers;
+mod front;
 mod gating;
 mod lending;
 mod movable;
@@ -10,20 +14,19 @@ mod store_server;
 mod stuck;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use self::gating::Gating;
+use bytes::Bytes;
+
+use self::front::{Front, Owner};
 pub use self::movable::KeyState;
 use self::movable::Movable;
 pub(crate) use self::store_server::StoreServer;
-use self::store_server::{HAND_OVER, Owner};
 use crate::base::Base;
 use crate::error::{NodeError, Result};
 use crate::running::NodeRef;
-use crate::sync::lock;
-use pslite_core::kv::Unanswered;
-use pslite_core::values::{KvPairs, key_at};
+use pslite_core::values::KvPairs;
 use pslite_core::wire::elastic::{Order, SchedulerMessage};
 use pslite_core::wire::save::{SaveAsked, SaveTold};
 use pslite_core::wire::trees::Overlay;
@@ -32,50 +35,37 @@ use pslite_observe::log::{self, Level};
 
 /// See the module.
 pub(crate) struct ServerCustomer {
-    base: Arc<Base>,
-    /// What the application owes answers to, if this is a KVServer.
-    ledger: Mutex<Option<Unanswered>>,
+    front: Front,
     /// Some worker's customer has left.
     left: AtomicBool,
     /// Serves requests in place of the handler, if this is a server with a store.
     store_server: OnceLock<StoreServer>,
     /// If this is a server without a store: lets its keys move. See [`ServerCustomer::movable`].
     movable: OnceLock<Movable>,
-    /// Keeps the rounds of such a server separate.
-    gating: Gating,
-    /// This customer, for what outlives a call.
-    me: Weak<Self>,
 }
 
 impl ServerCustomer {
     /// A side that serves nothing yet.
-    pub(crate) fn new(base: Arc<Base>) -> Arc<Self> {
-        Arc::new_cyclic(|me| Self {
-            base,
-            ledger: Mutex::default(),
+    pub(crate) fn new(base: Arc<Base>) -> Self {
+        Self {
+            front: Front::new(base),
             left: AtomicBool::new(false),
             store_server: OnceLock::new(),
             movable: OnceLock::new(),
-            gating: Gating::default(),
-            me: Weak::clone(me),
-        })
-    }
-
-    fn node(&self) -> Result<NodeRef> {
-        self.base.node()
+        }
     }
 
     // ---- what it is -----------------------------------------------------------------------------
 
     /// From now on this side serves requests; each is watched until it is answered.
     pub(crate) fn attach(&self) {
-        *lock(&self.ledger) = Some(Unanswered::new());
+        self.front.attach();
         self.decide_movable();
     }
 
     /// True for a KVServer's.
     pub(crate) fn is_attached(&self) -> bool {
-        lock(&self.ledger).is_some()
+        self.front.is_attached()
     }
 
     /// As [`Self::attach`]. In a job whose keys move, this server's keys move too, with the help of
@@ -110,7 +100,7 @@ impl ServerCustomer {
     /// something, and before each request: requests overtake a policy in the customer's queue. The
     /// application would be given such a request, and its answer would be nobody's.
     pub(crate) fn decide_movable(&self) {
-        self.decide_movable_in(&self.node());
+        self.decide_movable_in(&self.front.node());
     }
 
     /// The same, where the caller has asked for the node already.
@@ -125,7 +115,7 @@ impl ServerCustomer {
 
     /// True now and then while requests are held back.
     pub(crate) fn wants_gate_tick(&self) -> bool {
-        self.gating.is_due()
+        self.front.gating.is_due()
     }
 
     /// How long requests have taken at the store. `None`: there is no store.
@@ -147,7 +137,7 @@ impl ServerCustomer {
     pub(crate) fn report_stalls(&self) -> bool {
         let store = self.store_server.get();
         if let Some(store) = store {
-            store.report_stalls(self);
+            store.report_stalls(&self.front);
         }
         store.is_some()
     }
@@ -156,26 +146,30 @@ impl ServerCustomer {
 
     /// Handles a request of another node.
     pub(crate) fn request(&self, message: Message) {
-        let node = self.node();
+        let node = self.front.node();
         self.decide_movable_in(&node);
         if let Some(movable) = self.movable()
-            && movable.take(self, &message) == Owner::Store
+            && movable.take(&self.front, &message) == Owner::Store
         {
             return;
         }
         let of_worker = message.meta.transfer.is_none() && message.meta.hop.is_none();
         if !message.meta.simple_app && of_worker {
-            self.note_request(&node, &message);
+            self.front.note_request(&node, &message);
         }
         if let Some(store) = self.store_server.get()
-            && store.take(self, &node, &message) == Owner::Store
+            && store.take(&self.front, &node, &message) == Owner::Store
         {
             return;
         }
         if message.meta.push && message.meta.placed.as_ref().is_some_and(|placed| placed.asks) {
             return self.knows_no_tree(&node, message.meta);
         }
-        self.give(&node, message);
+        if self.store_server.get().is_some() {
+            return self.front.pass(message);
+        }
+        let stateless = self.movable().is_some_and(Movable::is_stateless);
+        self.front.give(&node, message, stateless);
     }
 
     /// A worker asks how to push, and nobody here sums along trees: it pushes alone.
@@ -186,66 +180,52 @@ impl ServerCustomer {
         }
     }
 
-    /// Gives a request to the application, or to the store in its place.
-    fn note_request(&self, node: &Result<NodeRef>, message: &Message) {
-        let Ok(node) = node else { return };
-        if let Some(ledger) = &mut *lock(&self.ledger) {
-            let keys = message.data.first().map_or(&[][..], |keys| keys);
-            // The first of MXNet's two keys of a compressed push is a length (docs/mxnet.md).
-            let key = key_at(keys, 1).or_else(|| key_at(keys, 0)).unwrap_or(0);
-            ledger.received(&message.meta, key, node.now());
-        }
-    }
-
     /// Handles a request that was held back.
     pub(crate) fn released(&self, message: Message) {
-        (self.base.handler)(message);
+        self.front.pass(message);
     }
 
     /// A worker's customer sends no more.
     pub(crate) fn customer_left(&self, id: NodeId, customer_id: i32) {
         // Nobody here waits for those who push to other nodes of this process.
-        let awaited = self.node().is_ok_and(|node| node.deals_with(id));
-        if awaited && let Some(ledger) = &mut *lock(&self.ledger) {
-            ledger.customer_left(id, customer_id);
+        let awaited = self.front.node().is_ok_and(|node| node.deals_with(id));
+        if awaited && self.front.note_left(id, customer_id) {
             self.left.store(true, Ordering::Relaxed);
         }
-        self.gate_customer_left(id, customer_id);
-        self.with_store_server(|store| store.customer_left(self, id, customer_id));
+        self.front.gating.customer_left(id, customer_id);
+        self.with_store_server(|store| store.customer_left(&self.front, id, customer_id));
     }
 
     /// A node is gone.
     pub(crate) fn node_lost(&self, id: NodeId) {
         self.with_store_server(|store| store.forget_node(id));
         self.with_movable(|movable| movable.forget_node(id));
-        self.gate_forget(id);
-        if let Some(ledger) = &mut *lock(&self.ledger) {
-            ledger.forget_node(id);
-        }
+        self.front.gating.forget(id);
+        self.front.forget(id);
     }
 
     /// A new policy: where pieces are.
     pub(crate) fn policy(&self, word: &SchedulerMessage) {
-        self.with_store_server(|store| store.policy(self, word));
+        self.with_store_server(|store| store.policy(&self.front, word));
         self.decide_movable();
-        self.with_movable(|movable| movable.policy(self, word));
+        self.with_movable(|movable| movable.policy(&self.front, word));
     }
 
     /// These trees are in force.
     pub(crate) fn overlay(&self, overlay: &Overlay) {
-        self.with_store_server(|store| store.overlay(self, overlay));
+        self.with_store_server(|store| store.overlay(&self.front, overlay));
     }
 
     /// The scheduler asks what is here.
     pub(crate) fn collect(&self, word: &SchedulerMessage) {
-        self.with_store_server(|store| store.collect(self, word));
-        self.with_movable(|movable| movable.collect(self, word));
+        self.with_store_server(|store| store.collect(&self.front, word));
+        self.with_movable(|movable| movable.collect(&self.front, word));
     }
 
     /// The scheduler orders moves.
     pub(crate) fn orders(&self, orders: &[Order]) {
-        self.with_store_server(|store| store.orders(self, orders));
-        self.with_movable(|movable| movable.orders(self, orders));
+        self.with_store_server(|store| store.orders(&self.front, orders));
+        self.with_movable(|movable| movable.orders(&self.front, orders));
     }
 
     /// The scheduler lets this server go.
@@ -256,18 +236,58 @@ impl ServerCustomer {
 
     /// All workers are done.
     pub(crate) fn stop(&self) {
-        self.with_store_server(|store| store.stop(self));
+        self.with_store_server(|store| store.stop(&self.front));
     }
 
     /// Time has passed, or something was answered: claims may have changed.
     pub(crate) fn advance(&self) {
-        self.with_store_server(|store| store.claim_changes(self));
-        self.with_movable(|movable| movable.advance(self));
+        self.with_store_server(|store| store.claim_changes(&self.front));
+        self.with_movable(|movable| movable.advance(&self.front));
+    }
+
+    /// The clock says so now and then while requests are held back.
+    pub(crate) fn gate_tick(&self) {
+        if let Ok(node) = self.front.node() {
+            self.front.gating.tick(&node);
+        }
     }
 
     /// The job is over: drops what was held back.
     pub(crate) fn all_lost(&self) {
-        self.gating.clear();
+        self.front.gating.clear();
+    }
+
+    // ---- what is answered -----------------------------------------------------------------------
+
+    /// Answers a push or pull of somebody that the application was given, as [`Front::respond`].
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn respond(&self, request: &Meta, kv: KvPairs) -> Result<()> {
+        self.respond_over(&self.front.node(), request, kv)
+    }
+
+    /// As [`Self::respond`], where the caller has asked for the node already.
+    fn respond_over(&self, node: &Result<NodeRef>, request: &Meta, kv: KvPairs) -> Result<()> {
+        let Some(movable) = self.movable() else { return self.front.respond(node, request, kv) };
+        let (node, kv) = self.front.settled(node, request, kv)?;
+        match movable.answered(&self.front, node, (request, kv)) {
+            None => Ok(()),
+            Some((known, kv)) => self.front.send_response(node, &known, request, kv),
+        }
+    }
+
+    /// The application sends an answer by itself.
+    pub(crate) fn note_answer(&self, answer: &Meta) {
+        self.front.note_answer(answer);
+    }
+
+    /// Answers a command, as [`Front::simple_respond`].
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn simple_respond(&self, request: &Meta, body: Bytes, error: &str) -> Result<()> {
+        self.front.simple_respond(request, body, error)
     }
 
     fn with_store_server(&self, step: impl FnOnce(&StoreServer)) {

@@ -1,6 +1,5 @@
 //! Circles of files that import each other: none is larger than [`LARGEST`], and none joins two
-//! sub-rooms. `TOO_LARGE` and `BETWEEN` list those of today. The lists only shrink: a circle that
-//! became smaller than its line says fails, too, until the line follows.
+//! sub-rooms.
 //!
 //! `tests/layers.rs` looks at the arrows between rooms; here are those within. Only the text of the
 //! files is read.
@@ -30,14 +29,8 @@ const CRATES: [&str; 8] = [
     "ffi/mxnet/src/lib.rs",
 ];
 
-/// A circle of more files than that has to be in the list.
+/// No circle has more files.
 const LARGEST: usize = 5;
-
-/// The larger ones of today: the room that they are in, and of how many files they are.
-const TOO_LARGE: &[(&str, usize)] = &[("src/node/server", 6)];
-
-/// Those of today that join two sub-rooms.
-const BETWEEN: &[(&str, usize)] = &[("src/node/server", 6)];
 
 /// The text of a file, if it is there.
 fn read(file: &Path) -> Option<String> {
@@ -49,21 +42,9 @@ fn circles() -> Vec<Circle> {
     CRATES.iter().flat_map(|root| circles_of(Path::new(root), &read)).collect()
 }
 
-/// Those that are not in a list of today's, and lines of the list that hold no more.
-fn differing(circles: &[&Circle], today: &[(&str, usize)]) -> String {
-    let mut lines = today.to_vec();
-    let mut text = String::new();
-    for circle in circles {
-        let line = (circle.room.as_str(), circle.files.len());
-        match lines.iter().position(|known| *known == line) {
-            Some(at) => drop(lines.remove(at)),
-            None => text += &format!("not in the list: {circle}"),
-        }
-    }
-    for (room, size) in lines {
-        text += &format!("no longer there: a circle of {size} files in {room}\n");
-    }
-    text
+/// Those of which that is true, with the arrows that make them.
+fn those(is: impl Fn(&Circle) -> bool) -> String {
+    circles().iter().filter(|circle| is(circle)).map(Circle::to_string).collect()
 }
 
 /// Where nothing is found, nothing is wrong either.
@@ -78,18 +59,13 @@ fn the_files_and_their_arrows_are_found() {
 }
 
 #[test]
-fn no_circle_is_larger_than_the_list_says() {
-    let circles = circles();
-    let large: Vec<&Circle> =
-        circles.iter().filter(|circle| circle.files.len() > LARGEST).collect();
-    let text = differing(&large, TOO_LARGE);
+fn no_circle_is_large() {
+    let text = those(|circle| circle.files.len() > LARGEST);
     assert!(text.is_empty(), "circles of more than {LARGEST} files:\n{text}");
 }
 
 #[test]
-fn no_circle_joins_two_sub_rooms_but_those_of_the_list() {
-    let circles = circles();
-    let between: Vec<&Circle> = circles.iter().filter(|circle| circle.is_between()).collect();
-    let text = differing(&between, BETWEEN);
+fn no_circle_joins_two_sub_rooms() {
+    let text = those(Circle::is_between);
     assert!(text.is_empty(), "circles between sub-rooms:\n{text}");
 }

@@ -1,30 +1,25 @@
-//! The answers of a customer that serves: by its application, or by what stands in its place. May
-//! touch the customer.
+//! What a customer that serves sends: answers of its application, or of what stands in its place,
+//! and transfers to other servers. May touch the node.
 
 use bytes::Bytes;
 
-use super::{HAND_OVER, ServerCustomer};
+use super::front::{Front, HAND_OVER};
 use crate::base::with_data;
 use crate::error::{NodeError, Result};
 use crate::running::NodeRef;
-use crate::sync::lock;
+use pslite_core::store::Outgoing;
 use pslite_core::values::KvPairs;
-use pslite_core::wire::{Frames, Message, Meta, NodeId};
+use pslite_core::wire::{Frames, Message, Meta};
 use pslite_observe::log::{self, Level};
 
-impl ServerCustomer {
+impl Front {
     /// Answers a push or pull (kv_app.h:507); data go along only if there are keys. An error in
     /// `request` says why it could not be served.
     ///
     /// # Errors
     /// The asker is lost, or a stock node that takes every answer for a success; or the node is
     /// not started.
-    pub(crate) fn respond(&self, request: &Meta, kv: KvPairs) -> Result<()> {
-        self.respond_over(&self.node(), request, kv)
-    }
-
-    /// As [`Self::respond`], where the caller has asked for the node already.
-    pub(super) fn respond_over(
+    pub(super) fn respond(
         &self,
         node: &Result<NodeRef>,
         request: &Meta,
@@ -33,7 +28,22 @@ impl ServerCustomer {
         if request.sender == HAND_OVER {
             return Ok(());
         }
-        let kv = self.watch_answer(node, request, kv);
+        let (node, kv) = self.settled(node, request, kv)?;
+        self.send_response(node, request, request, kv)
+    }
+
+    /// A request is answered with these values: nobody is owed that any more, and the gate hears of
+    /// it. What is to be sent, and by whom.
+    ///
+    /// # Errors
+    /// As [`Self::respond`].
+    pub(super) fn settled<'a>(
+        &self,
+        node: &'a Result<NodeRef>,
+        request: &Meta,
+        kv: KvPairs,
+    ) -> Result<(&'a NodeRef, KvPairs)> {
+        let kv = self.gating.watch(node, request, kv);
         self.settle(request.sender, request);
         let node = node.as_ref().map_err(Clone::clone)?;
         if !request.error.is_empty() && !node.is_ours(request.sender) {
@@ -42,13 +52,22 @@ impl ServerCustomer {
                 request.sender, request.error
             )));
         }
-        let (mut meta, kv) = match self.movable() {
-            None => (response_meta(request, &kv, self.base.app_id), kv),
-            Some(movable) => match movable.answered(self, node, (request, kv)) {
-                None => return Ok(()),
-                Some((request, kv)) => (response_meta(&request, &kv, self.base.app_id), kv),
-            },
-        };
+        Ok((node, kv))
+    }
+
+    /// Sends the answer to a request. `known`: the request as its sender knows it; `request`: as
+    /// the application was given it.
+    ///
+    /// # Errors
+    /// The asker is lost.
+    pub(super) fn send_response(
+        &self,
+        node: &NodeRef,
+        known: &Meta,
+        request: &Meta,
+        kv: KvPairs,
+    ) -> Result<()> {
+        let mut meta = response_meta(known, &kv, self.base.app_id);
         // What the application says of its values, not what the asker said of its own.
         meta.value_type = request.value_type;
         meta.devices = request.devices;
@@ -56,16 +75,9 @@ impl ServerCustomer {
     }
 
     /// The application sends an answer by itself.
-    pub(crate) fn note_answer(&self, answer: &Meta) {
+    pub(super) fn note_answer(&self, answer: &Meta) {
         self.settle(answer.recver, answer);
-        self.gate_answered(&Meta { sender: answer.recver, ..answer.clone() });
-    }
-
-    /// That node's request is answered.
-    fn settle(&self, asker: NodeId, meta: &Meta) {
-        if let Some(ledger) = &mut *lock(&self.ledger) {
-            ledger.answered(asker, meta.customer_id, meta.timestamp);
-        }
+        self.gating.answered(&Meta { sender: answer.recver, ..answer.clone() });
     }
 
     /// Answers a request that the application's handler did not get.
@@ -80,7 +92,7 @@ impl ServerCustomer {
     ///
     /// # Errors
     /// The asker is lost, or the node is not started.
-    pub(crate) fn simple_respond(&self, request: &Meta, body: Bytes, error: &str) -> Result<()> {
+    pub(super) fn simple_respond(&self, request: &Meta, body: Bytes, error: &str) -> Result<()> {
         if request.sender == HAND_OVER {
             return Ok(());
         }
@@ -98,6 +110,27 @@ impl ServerCustomer {
             ..Meta::default()
         };
         node.send(Message { meta, data: Frames::new() })
+    }
+
+    /// Sends another server something.
+    pub(super) fn send_transfer(&self, outgoing: Outgoing) {
+        let Ok(node) = self.node() else { return };
+        let Outgoing { to, transfer, frames } = outgoing;
+        let meta = Meta {
+            app_id: self.base.app_id,
+            customer_id: self.base.app_id,
+            recver: to,
+            request: true,
+            // A round waits for it, and the sender's own copies may fill the way for a second.
+            overtakes: transfer.is_confirmation(),
+            transfer: Some(Box::new(transfer)),
+            ..Meta::default()
+        };
+        let message = Message { meta, data: frames.into_iter().collect() };
+        // A server that is gone: the scheduler says what follows from that.
+        if let Err(error) = node.send(message) {
+            log::write(Level::Verbose, &error.to_string());
+        }
     }
 }
 

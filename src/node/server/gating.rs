@@ -1,14 +1,14 @@
 //! The gate between rounds (`kv::gate`), in front of an application's handler. Requests pass the
 //! gate before the handler gets them. Values of answers carry a mark; when it is dropped nobody
-//! reads those values any more, however they travelled. May touch the customer; the rules are the
-//! gate's.
+//! reads those values any more, however they travelled. May touch the node and the customer's
+//! queue; the rules are the gate's.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Mutex, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use bytes::Bytes;
 
-use super::ServerCustomer;
+use crate::base::Base;
 use crate::delivery::Delivery;
 use crate::error::Result;
 use crate::running::NodeRef;
@@ -25,15 +25,50 @@ use pslite_transport::native::LEND_MIN;
 const HELD_LOOK_TICKS: u32 = 20;
 
 /// The gate of one customer. Customers that are no servers do not use it.
-#[derive(Default)]
 pub(super) struct Gating {
     gate: Mutex<Gate>,
     /// Something is held back.
     holds: AtomicBool,
     ticks: AtomicU32,
+    /// Its queue gets what is released.
+    base: Arc<Base>,
+    /// This gate, for values on their way.
+    me: Weak<Self>,
+}
+
+/// Values on their way to a worker; dropped when nobody reads them any more.
+struct Unread {
+    values: Bytes,
+    answer: Answer,
+    gating: Weak<Gating>,
+}
+
+impl AsRef<[u8]> for Unread {
+    fn as_ref(&self) -> &[u8] {
+        &self.values
+    }
+}
+
+impl Drop for Unread {
+    fn drop(&mut self) {
+        // On any thread, perhaps one of libzmq's: the application's code runs on the customer's.
+        if let Some(gating) = self.gating.upgrade() {
+            gating.queue(gating.with(|gate| gate.flushed(self.answer)));
+        }
+    }
 }
 
 impl Gating {
+    pub(super) fn new(base: Arc<Base>) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
+            gate: Mutex::default(),
+            holds: AtomicBool::new(false),
+            ticks: AtomicU32::new(0),
+            base,
+            me: Weak::clone(me),
+        })
+    }
+
     /// The job is over: what was held back goes nowhere.
     pub(super) fn clear(&self) {
         *lock(&self.gate) = Gate::default();
@@ -46,71 +81,17 @@ impl Gating {
             && self.ticks.fetch_add(1, Ordering::Relaxed) % HELD_LOOK_TICKS == HELD_LOOK_TICKS - 1
     }
 
-    fn with<T>(&self, step: impl FnOnce(&mut Gate) -> T) -> T {
-        let mut gate = lock(&self.gate);
-        let result = step(&mut gate);
-        self.holds.store(gate.holds(), Ordering::Relaxed);
-        result
-    }
-}
-
-/// Values on their way to a worker; dropped when nobody reads them any more.
-struct Unread {
-    values: Bytes,
-    answer: Answer,
-    customer: Weak<ServerCustomer>,
-}
-
-impl AsRef<[u8]> for Unread {
-    fn as_ref(&self) -> &[u8] {
-        &self.values
-    }
-}
-
-impl Drop for Unread {
-    fn drop(&mut self) {
-        // On any thread, perhaps one of libzmq's: the application's code runs on the customer's.
-        if let Some(customer) = self.customer.upgrade() {
-            customer.queue(customer.gating.with(|gate| gate.flushed(self.answer)));
-        }
-    }
-}
-
-impl ServerCustomer {
-    /// A request is the application's handler's, now or once the round before is over.
-    pub(super) fn give(&self, node: &Result<NodeRef>, message: Message) {
-        let passed = match node {
-            Ok(node) if !message.meta.simple_app && self.holds_pushes(node) => {
-                self.gating.with(|gate| gate.take(node.now(), message))
-            }
-            _ => Some(message),
-        };
-        if let Some(message) = passed {
-            (self.base.handler)(message);
-        }
-    }
-
-    fn holds_pushes(&self, node: &NodeRef) -> bool {
-        let settings = node.settings();
-        let stateless = || {
-            settings.stateless || self.movable().is_some_and(super::movable::Movable::is_stateless)
-        };
-        self.store_server.get().is_none() && settings.holds_pushes.unwrap_or_else(stateless)
+    /// A request for the handler, if it may have it now; else it is held back.
+    pub(super) fn take(&self, node: &NodeRef, request: Message) -> Option<Message> {
+        self.with(|gate| gate.take(node.now(), request))
     }
 
     /// The values of an answer, watched if the gate wants to know when they are out of our memory.
     /// `request`: as the application was given it.
-    pub(super) fn watch_answer(
-        &self,
-        node: &Result<NodeRef>,
-        request: &Meta,
-        kv: KvPairs,
-    ) -> KvPairs {
-        let answer =
-            if request.pull { self.gating.with(|gate| gate.answered(request)) } else { None };
+    pub(super) fn watch(&self, node: &Result<NodeRef>, request: &Meta, kv: KvPairs) -> KvPairs {
+        let answer = if request.pull { self.with(|gate| gate.answered(request)) } else { None };
         let Some(answer) = answer else { return kv };
-        let customer = Weak::clone(&self.me);
-        let unread = Unread { values: kv.vals, answer, customer };
+        let unread = Unread { values: kv.vals, answer, gating: Weak::clone(&self.me) };
         let vals = match node {
             // The application's memory would be read again if the connection broke: they get their
             // own, and it is over with.
@@ -122,26 +103,35 @@ impl ServerCustomer {
 
     /// The application answers this request with a message of its own, whose memory is its own
     /// affair.
-    pub(super) fn gate_answered(&self, request: &Meta) {
-        self.queue(self.gating.with(|gate| match gate.answered(request) {
+    pub(super) fn answered(&self, request: &Meta) {
+        self.queue(self.with(|gate| match gate.answered(request) {
             Some(answer) => gate.flushed(answer),
             None => Vec::new(),
         }));
     }
 
-    pub(super) fn gate_forget(&self, node: NodeId) {
-        self.queue(self.gating.with(|gate| gate.forget_node(node)));
+    /// A node is gone.
+    pub(super) fn forget(&self, node: NodeId) {
+        self.queue(self.with(|gate| gate.forget_node(node)));
     }
 
-    pub(super) fn gate_customer_left(&self, node: NodeId, customer_id: i32) {
-        self.queue(self.gating.with(|gate| gate.customer_left(node, customer_id)));
+    /// A worker's customer sends no more.
+    pub(super) fn customer_left(&self, node: NodeId, customer_id: i32) {
+        self.queue(self.with(|gate| gate.customer_left(node, customer_id)));
     }
 
-    pub(crate) fn gate_tick(&self) {
-        let Ok(node) = self.node() else { return };
-        let (released, gave_up) = self.gating.with(|gate| gate.tick(node.now()));
-        gave_up.iter().for_each(|key| say(&node, key));
+    /// Time has passed: nothing is held back for ever.
+    pub(super) fn tick(&self, node: &NodeRef) {
+        let (released, gave_up) = self.with(|gate| gate.tick(node.now()));
+        gave_up.iter().for_each(|key| say(node, key));
         self.queue(released);
+    }
+
+    fn with<T>(&self, step: impl FnOnce(&mut Gate) -> T) -> T {
+        let mut gate = lock(&self.gate);
+        let result = step(&mut gate);
+        self.holds.store(gate.holds(), Ordering::Relaxed);
+        result
     }
 
     /// Queues released messages in order, however full the queue is: they belong to no connection

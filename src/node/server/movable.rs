@@ -1,17 +1,17 @@
 //! A server whose application has its own handler, in a job whose keys move. Gives requests to the
 //! state machine (`store::opaque`), and passes on to the application what that decides. May touch
-//! the customer and the node; decides nothing.
+//! the front of its customer and the node; decides nothing.
 //!
 //! Everything but [`Movable::answered`] is called by the thread that has the customer's turn
 //! (`work_queue`). So the application is never asked for a key's state while its handler runs.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use bytes::Bytes;
 
-use super::ServerCustomer;
-use super::store_server::{Owner, send_transfer};
+use super::front::{Front, Owner};
+use crate::base::Base;
 use crate::delivery::Delivery;
 use crate::running::NodeRef;
 use crate::sync::lock;
@@ -85,7 +85,7 @@ impl KeyState for Unaware {
 pub(crate) struct Movable {
     state: Box<dyn KeyState>,
     /// Made when the job is known.
-    keys: OnceLock<Mutex<Opaque>>,
+    keys: OnceLock<Arc<Mutex<Opaque>>>,
     /// What the scheduler was told of what is here.
     said: Mutex<Said>,
 }
@@ -95,7 +95,9 @@ pub(crate) struct Movable {
 struct Underway {
     keys: Bytes,
     fetch: Fetch,
-    customer: Weak<ServerCustomer>,
+    /// Hears that it has arrived.
+    of: Weak<Mutex<Opaque>>,
+    base: Weak<Base>,
 }
 
 impl AsRef<[u8]> for Underway {
@@ -108,10 +110,10 @@ impl Drop for Underway {
     fn drop(&mut self) {
         // On any thread, perhaps with a channel's lock: the state machine is never locked while
         // something is sent.
-        if let Some(customer) = self.customer.upgrade()
-            && let Some(movable) = customer.movable()
+        if let (Some(keys), Some(base)) = (self.of.upgrade(), self.base.upgrade())
+            && lock(&keys).fetched(self.fetch)
         {
-            movable.fetched(&customer, self.fetch);
+            look_again(&base);
         }
     }
 }
@@ -131,11 +133,11 @@ impl Movable {
         self.state.is_stateless()
     }
 
-    fn keys(&self, customer: &ServerCustomer, node: &NodeRef) -> &Mutex<Opaque> {
+    fn keys(&self, front: &Front, node: &NodeRef) -> &Arc<Mutex<Opaque>> {
         self.keys.get_or_init(|| {
             let mut keys = Opaque::new(OpaqueConfig {
                 id: node.my_id(),
-                app_id: customer.base.app_id,
+                app_id: front.base.app_id,
                 servers: node.settings().num_servers,
                 stateless: self.state.is_stateless(),
                 forgets: self.state.can_forget(),
@@ -144,22 +146,22 @@ impl Movable {
                 // It has nothing yet that could follow from it.
                 keys.policy(node.now(), &word, &mut Vec::new());
             }
-            Mutex::new(keys)
+            Arc::new(Mutex::new(keys))
         })
     }
 
     /// Deals with a request of a worker, or leaves it to the application's handler.
-    pub(crate) fn take(&self, customer: &ServerCustomer, message: &Message) -> Owner {
-        let Ok(node) = customer.node() else { return self.owner_after_the_end() };
+    pub(crate) fn take(&self, front: &Front, message: &Message) -> Owner {
+        let Ok(node) = front.node() else { return self.owner_after_the_end() };
         if !node.is_elastic() || (message.meta.simple_app && message.meta.transfer.is_none()) {
             return Owner::Application;
         }
         if let Some(transfer) = &message.meta.transfer {
-            self.transfer(customer, &node, message, transfer);
+            self.transfer(front, &node, message, transfer);
             return Owner::Store;
         }
         let meta = message.meta.clone();
-        self.step(customer, |keys, steps| keys.serve(node.now(), meta, &message.data, steps));
+        self.step(front, |keys, steps| keys.serve(node.now(), meta, &message.data, steps));
         Owner::Store
     }
 
@@ -169,16 +171,10 @@ impl Movable {
         if self.keys.get().is_some() { Owner::Store } else { Owner::Application }
     }
 
-    fn transfer(
-        &self,
-        customer: &ServerCustomer,
-        node: &NodeRef,
-        message: &Message,
-        transfer: &Transfer,
-    ) {
+    fn transfer(&self, front: &Front, node: &NodeRef, message: &Message, transfer: &Transfer) {
         let from = message.meta.sender;
         let mut taken = Ok(());
-        self.step(customer, |keys, steps| {
+        self.step(front, |keys, steps| {
             taken = keys.transfer(node.now(), from, (transfer, &message.data), steps);
         });
         if let Err(error) = taken {
@@ -186,53 +182,53 @@ impl Movable {
                 "server {from} sent a key that cannot be used: {error}"
             )));
         }
-        self.claim_news(customer, true);
+        self.claim_news(front, true);
     }
 
     /// A new policy.
-    pub(crate) fn policy(&self, customer: &ServerCustomer, word: &SchedulerMessage) {
-        let Ok(node) = customer.node() else { return };
-        self.step(customer, |keys, steps| keys.policy(node.now(), word, steps));
-        self.claim_changes(customer);
+    pub(crate) fn policy(&self, front: &Front, word: &SchedulerMessage) {
+        let Ok(node) = front.node() else { return };
+        self.step(front, |keys, steps| keys.policy(node.now(), word, steps));
+        self.claim_changes(front);
     }
 
     /// The scheduler orders moves.
-    pub(crate) fn orders(&self, customer: &ServerCustomer, orders: &[Order]) {
-        let Ok(node) = customer.node() else { return };
-        self.step(customer, |keys, steps| keys.orders(node.now(), orders, steps));
-        self.claim_changes(customer);
+    pub(crate) fn orders(&self, front: &Front, orders: &[Order]) {
+        let Ok(node) = front.node() else { return };
+        self.step(front, |keys, steps| keys.orders(node.now(), orders, steps));
+        self.claim_changes(front);
     }
 
     /// Time has passed, or the application has answered what a move waits for.
-    pub(crate) fn advance(&self, customer: &ServerCustomer) {
-        let Ok(node) = customer.node() else { return };
+    pub(crate) fn advance(&self, front: &Front) {
+        let Ok(node) = front.node() else { return };
         if node.is_elastic() {
-            self.step(customer, |keys, steps| keys.advance(node.now(), steps));
-            self.claim_changes(customer);
+            self.step(front, |keys, steps| keys.advance(node.now(), steps));
+            self.claim_changes(front);
         }
     }
 
     /// The scheduler asks what is here.
-    pub(crate) fn collect(&self, customer: &ServerCustomer, word: &SchedulerMessage) {
-        let Ok(node) = customer.node() else { return };
+    pub(crate) fn collect(&self, front: &Front, word: &SchedulerMessage) {
+        let Ok(node) = front.node() else { return };
         let mut said = lock(&self.said);
-        let claims = lock(self.keys(customer, &node)).collect(word);
+        let claims = lock(self.keys(front, &node)).collect(word);
         let difference = said.tell(None);
         drop(said);
         Self::say(&node, word.epoch, (claims, difference));
     }
 
     /// Tells the scheduler what is here, if that has changed since it was told.
-    fn claim_changes(&self, customer: &ServerCustomer) {
-        self.claim_news(customer, false);
+    fn claim_changes(&self, front: &Front) {
+        self.claim_news(front, false);
     }
 
     /// As [`Self::claim_changes`]; with `can_wait` few changes among much that is held wait for the
     /// next tick.
-    fn claim_news(&self, customer: &ServerCustomer, can_wait: bool) {
-        let Ok(node) = customer.node() else { return };
+    fn claim_news(&self, front: &Front, can_wait: bool) {
+        let Ok(node) = front.node() else { return };
         let mut said = lock(&self.said);
-        let mut keys = lock(self.keys(customer, &node));
+        let mut keys = lock(self.keys(front, &node));
         if !node.is_elastic() || !Said::is_due(keys.changes(), keys.held(), can_wait) {
             return;
         }
@@ -262,14 +258,15 @@ impl Movable {
     /// it, and what goes to it; `None` if nobody gets this answer. On any thread.
     pub(crate) fn answered(
         &self,
-        customer: &ServerCustomer,
+        front: &Front,
         node: &NodeRef,
         (request, mut kv): (&Meta, KvPairs),
     ) -> Option<(Meta, KvPairs)> {
         if !node.is_elastic() {
             return Some((request.clone(), kv));
         }
-        let answered = lock(self.keys(customer, node)).answered(request.timestamp, kv.vals.len());
+        let keys = self.keys(front, node);
+        let answered = lock(keys).answered(request.timestamp, kv.vals.len());
         let Some(answered) = answered else {
             // As when somebody has left without the push that it waited for: it was answered then.
             let text = "an answer to a request that is answered already is not sent";
@@ -277,39 +274,33 @@ impl Movable {
             return None;
         };
         if answered.due {
-            customer.base.queue.push(i32::MAX, Delivery::Retry);
+            look_again(&front.base);
         }
         let known = answered.request?;
         if let Some(fetch) = answered.fetch {
-            let customer = Weak::clone(&customer.me);
-            kv.keys = Bytes::from_owner(Underway { keys: kv.keys, fetch, customer });
+            let (of, base) = (Arc::downgrade(keys), Arc::downgrade(&front.base));
+            kv.keys = Bytes::from_owner(Underway { keys: kv.keys, fetch, of, base });
         }
         Some((Meta { error: request.error.clone(), ..known }, kv))
     }
 
-    fn fetched(&self, customer: &ServerCustomer, fetch: Fetch) {
-        if self.keys.get().is_some_and(|keys| lock(keys).fetched(fetch)) {
-            customer.base.queue.push(i32::MAX, Delivery::Retry);
-        }
-    }
-
     /// Asks the state machine, and does what it says, in order, and what follows from that.
-    fn step(&self, customer: &ServerCustomer, ask: impl FnOnce(&mut Opaque, &mut Vec<Step>)) {
-        let Ok(node) = customer.node() else { return };
-        let keys = self.keys(customer, &node);
+    fn step(&self, front: &Front, ask: impl FnOnce(&mut Opaque, &mut Vec<Step>)) {
+        let Ok(node) = front.node() else { return };
+        let keys = self.keys(front, &node);
         let mut steps = Vec::new();
         ask(&mut lock(keys), &mut steps);
         let mut steps = VecDeque::from(steps);
         while let Some(step) = steps.pop_front() {
             let mut more = Vec::new();
             match step {
-                Step::Answer(answer) => customer.send_answer(&node, &answer.request, answer.kv),
-                Step::Transfer(outgoing) => send_transfer(customer, outgoing),
+                Step::Answer(answer) => front.send_answer(&node, &answer.request, answer.kv),
+                Step::Transfer(outgoing) => front.send_transfer(outgoing),
                 Step::Give(meta, frames) => {
                     let message = Message { meta, data: frames.into_iter().collect() };
                     let node = Ok(NodeRef::clone(&node));
-                    customer.note_request(&node, &message);
-                    customer.give(&node, message);
+                    front.note_request(&node, &message);
+                    front.give(&node, message, self.state.is_stateless());
                 }
                 Step::Export(key) => {
                     let state = self.state.export(key);
@@ -325,4 +316,9 @@ impl Movable {
             steps.extend(more);
         }
     }
+}
+
+/// Has the state machine looked at again: something that a move waits for is over.
+fn look_again(base: &Base) {
+    base.queue.push(i32::MAX, Delivery::Retry);
 }

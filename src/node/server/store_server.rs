@@ -6,11 +6,11 @@
 //! application takes over the values for good.
 
 mod pieces;
+mod sending;
 mod stalls;
 
+use self::sending::{answer_command, answer_command_with, respond, send};
 use self::stalls::StallWatch;
-
-pub(super) use self::pieces::send_transfer;
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::ServerCustomer;
+use super::front::{Front, HAND_OVER, Owner};
 use super::lending::Lending;
 use crate::error::Result;
 use crate::files::open_regular;
@@ -40,9 +40,6 @@ use pslite_core::wire::{Frames, Message, Meta, NodeId};
 use pslite_observe::awake;
 use pslite_observe::log::{self, Level};
 use pslite_observe::{MessageKind, Traffic};
-
-/// The sender of pushes and commands that hand the store over. Nobody gets their answers.
-pub(crate) const HAND_OVER: NodeId = -2;
 
 /// Why a further customer is refused.
 const ONE_CUSTOMER: &str = "MXNet's own server, in Python, knows one kvstore only; it serves where \
@@ -87,15 +84,6 @@ struct Serving {
     watch: Mutex<StallWatch>,
 }
 
-/// Whose a message is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Owner {
-    /// It is dealt with.
-    Store,
-    /// The application's handler gets it.
-    Application,
-}
-
 impl StoreServer {
     /// A store in front of an application that serves the same protocol.
     pub(crate) fn with_application() -> Self {
@@ -119,21 +107,16 @@ impl StoreServer {
     }
 
     /// Deals with a request of a worker, or leaves it to the application.
-    pub(super) fn take(
-        &self,
-        customer: &ServerCustomer,
-        node: &Result<NodeRef>,
-        message: &Message,
-    ) -> Owner {
+    pub(super) fn take(&self, front: &Front, node: &Result<NodeRef>, message: &Message) -> Owner {
         let is_transfer = message.meta.transfer.is_some();
         if message.meta.simple_app && Head::from(message.meta.head) == Head::Agree && !is_transfer {
             // Whoever keeps the values: what workers say alike is compared here.
-            return self.agree(customer, &message.meta);
+            return self.agree(front, &message.meta);
         }
         if self.handed_over.load(Ordering::Acquire) && !is_transfer {
-            return self.handed_over(customer, node, &message.meta);
+            return self.handed_over(front, node, &message.meta);
         }
-        let serving = match self.serving(customer) {
+        let serving = match self.serving(front) {
             Ok(serving) => serving,
             Err(error) => {
                 log::write(Level::Error, &error.to_string());
@@ -141,24 +124,24 @@ impl StoreServer {
             }
         };
         if let Some(transfer) = &message.meta.transfer {
-            self.transfer(customer, serving, message, transfer);
+            self.transfer(front, serving, message, transfer);
             return Owner::Store;
         }
         if self.handed_over.load(Ordering::Acquire) {
             // From the beginning: PSLITE_STORE=mxnet.
-            return self.handed_over(customer, node, &message.meta);
+            return self.handed_over(front, node, &message.meta);
         }
         if message.meta.simple_app {
-            return self.command(customer, serving, &message.meta);
+            return self.command(front, serving, &message.meta);
         }
         if self.forbidden.load(Ordering::Acquire) {
             let error = lock(&self.why_forbidden).clone();
-            return self.refuse_request(customer, &message.meta, error);
+            return self.refuse_request(front, &message.meta, error);
         }
         let mut store = lock(&serving.store);
         if let Some(error) = store.cannot_take(&message.meta, &message.data) {
             drop(store);
-            return self.cannot_take(customer, serving, &message.meta, &error.to_string());
+            return self.cannot_take(front, serving, &message.meta, &error.to_string());
         }
         if let Ok(node) = node {
             store.hear(node.now(), &message.meta, &message.data);
@@ -178,24 +161,19 @@ impl StoreServer {
             let event = served(serving, message, &out.answers, times);
             lock(&serving.profiler).served(event);
         }
-        pieces::send(customer, node, out);
+        send(front, node, out);
         Owner::Store
     }
 
     /// The application serves. It knows one customer: so others are refused, but may end the job.
-    fn handed_over(
-        &self,
-        customer: &ServerCustomer,
-        node: &Result<NodeRef>,
-        request: &Meta,
-    ) -> Owner {
+    fn handed_over(&self, front: &Front, node: &Result<NodeRef>, request: &Meta) -> Owner {
         let stops = request.simple_app && Head::from(request.head) == Head::Stop;
         if !request.own_keys || stops {
             return Owner::Application;
         }
         let error = format!("customer {}: {ONE_CUSTOMER}", request.customer_id);
         log::write(Level::Error, &error);
-        respond(customer, node, Answer { request: Meta { error, ..request.clone() }, kv: NOTHING });
+        respond(front, node, Answer { request: Meta { error, ..request.clone() }, kv: NOTHING });
         Owner::Store
     }
 
@@ -226,11 +204,19 @@ impl StoreServer {
         }
     }
 
-    fn serving(&self, customer: &ServerCustomer) -> Result<&Serving> {
+    /// Says which round has waited for long.
+    pub(super) fn report_stalls(&self, front: &Front) {
+        let (Ok(node), Some(serving)) = (front.node(), self.served.get()) else { return };
+        if !self.handed_over.load(Ordering::Acquire) {
+            stalls::report(&serving.watch, &serving.store, &node);
+        }
+    }
+
+    fn serving(&self, front: &Front) -> Result<&Serving> {
         if let Some(serving) = self.served.get() {
             return Ok(serving);
         }
-        let node = customer.node()?;
+        let node = front.node()?;
         let settings = node.settings();
         if self.has_application && !settings.native_store {
             self.handed_over.store(true, Ordering::Release);
@@ -278,40 +264,40 @@ impl StoreServer {
         }))
     }
 
-    fn command(&self, customer: &ServerCustomer, serving: &Serving, meta: &Meta) -> Owner {
+    fn command(&self, front: &Front, serving: &Serving, meta: &Meta) -> Owner {
         let head = Head::from(meta.head);
         match head {
-            Head::Controller => return self.optimizer(customer, serving, meta),
-            Head::Profiler => return self.profiler(customer, serving, meta),
+            Head::Controller => return self.optimizer(front, serving, meta),
+            Head::Profiler => return self.profiler(front, serving, meta),
             Head::Stop => {
                 (self.on_stop)(Ok(()));
                 if self.stopped.swap(true, Ordering::AcqRel) {
-                    answer_command(customer, meta, "");
+                    answer_command(front, meta, "");
                     return Owner::Store;
                 }
             }
-            _ => match self.obey(customer, serving, meta) {
+            _ => match self.obey(front, serving, meta) {
                 Ok(Due::Now) => {}
                 Ok(Due::Later) => {
                     if self.has_application {
                         let meta = Meta { sender: HAND_OVER, ..meta.clone() };
-                        (customer.base.handler)(Message { meta, data: Frames::new() });
+                        front.pass(Message { meta, data: Frames::new() });
                     }
                     return Owner::Store;
                 }
-                Err(error) => return self.refuse(customer, meta, &error.to_string()),
+                Err(error) => return self.refuse(front, meta, &error.to_string()),
             },
         }
         if self.has_application {
             return Owner::Application;
         }
-        answer_command(customer, meta, "");
+        answer_command(front, meta, "");
         Owner::Store
     }
 
     /// A worker says what it makes, and is told whether all say the same.
-    fn agree(&self, customer: &ServerCustomer, meta: &Meta) -> Owner {
-        let serving = match self.serving(customer) {
+    fn agree(&self, front: &Front, meta: &Meta) -> Owner {
+        let serving = match self.serving(front) {
             Ok(serving) => serving,
             Err(error) => {
                 log::write(Level::Error, &error.to_string());
@@ -320,48 +306,48 @@ impl StoreServer {
         };
         let mut out = Outbound::default();
         let told = lock(&serving.store).agree(meta, &mut out);
-        pieces::send(customer, &customer.node(), out);
+        send(front, &front.node(), out);
         let (body, error) = match told {
             Ok(body) => (body, String::new()),
             Err(error) => (Bytes::new(), error.to_string()),
         };
-        answer_command_with(customer, meta, body, &error);
+        answer_command_with(front, meta, body, &error);
         Owner::Store
     }
 
-    fn optimizer(&self, customer: &ServerCustomer, serving: &Serving, meta: &Meta) -> Owner {
+    fn optimizer(&self, front: &Front, serving: &Serving, meta: &Meta) -> Owner {
         let store = &serving.store;
-        match self.obey(customer, serving, meta) {
+        match self.obey(front, serving, meta) {
             Ok(due) => {
                 *lock(&serving.optimizer) = Some(meta.clone());
                 self.forbidden.store(false, Ordering::Release);
                 if due == Due::Now {
-                    answer_command(customer, meta, "");
+                    answer_command(front, meta, "");
                 }
                 Owner::Store
             }
-            Err(error) if self.has_application && !may_unpickle(customer) => {
-                self.forbid(customer, meta, &error.to_string())
+            Err(error) if self.has_application && !may_unpickle(front) => {
+                self.forbid(front, meta, &error.to_string())
             }
             Err(error)
                 if self.has_application && (meta.own_keys || !lock(store).is_shared_by_all()) =>
             {
-                self.refuse(customer, meta, &format!("{error}; {ONE_CUSTOMER}"))
+                self.refuse(front, meta, &format!("{error}; {ONE_CUSTOMER}"))
             }
             Err(error) if self.has_application && !lock(store).has_open_rounds() => {
-                self.hand_over(customer, store, &error.to_string());
+                self.hand_over(front, store, &error.to_string());
                 Owner::Application
             }
-            Err(error) => self.refuse(customer, meta, &error.to_string()),
+            Err(error) => self.refuse(front, meta, &error.to_string()),
         }
     }
 
     /// MXNet's own profiler has nothing to record: so it is not told.
-    fn profiler(&self, customer: &ServerCustomer, serving: &Serving, meta: &Meta) -> Owner {
+    fn profiler(&self, front: &Front, serving: &Serving, meta: &Meta) -> Owner {
         let mut profiler = lock(&serving.profiler);
         let file = match profiler.command(&meta.body) {
             Ok(file) => file,
-            Err(error) => return self.refuse(customer, meta, &error.to_string()),
+            Err(error) => return self.refuse(front, meta, &error.to_string()),
         };
         serving.profiles.store(profiler.records(), Ordering::Relaxed);
         drop(profiler);
@@ -369,33 +355,33 @@ impl StoreServer {
         if let Some(error) = &error {
             log::write(Level::Error, error);
         }
-        answer_command(customer, meta, error.as_deref().unwrap_or(""));
+        answer_command(front, meta, error.as_deref().unwrap_or(""));
         Owner::Store
     }
 
     /// A command that cannot be obeyed. A worker of ours is told; a stock one takes every answer
     /// for a success and would train with something else than it asked for, so the server ends
     /// instead.
-    fn refuse(&self, customer: &ServerCustomer, meta: &Meta, error: &str) -> Owner {
+    fn refuse(&self, front: &Front, meta: &Meta, error: &str) -> Owner {
         log::write(Level::Error, error);
-        let told = customer.node().is_ok_and(|node| node.is_ours(meta.sender));
+        let told = front.node().is_ok_and(|node| node.is_ours(meta.sender));
         if !told {
             (self.on_stop)(Err(error.to_owned()));
         }
-        answer_command(customer, meta, error);
+        answer_command(front, meta, error);
         Owner::Store
     }
 
     /// The store cannot serve what that command asks for, and MXNet's own server, which could,
     /// would unpickle it.
-    fn forbid(&self, customer: &ServerCustomer, meta: &Meta, error: &str) -> Owner {
+    fn forbid(&self, front: &Front, meta: &Meta, error: &str) -> Owner {
         let error = self.forbid_from_now_on(error);
-        if let Ok(node) = customer.node()
+        if let Ok(node) = front.node()
             && !node.is_ours(meta.sender)
         {
             node.event(Event::CannotGoOn(error.clone()));
         }
-        self.refuse(customer, meta, &error)
+        self.refuse(front, meta, &error)
     }
 
     fn forbid_from_now_on(&self, error: &str) -> String {
@@ -411,35 +397,29 @@ impl StoreServer {
 
     /// A key comes that the optimizer cannot update here. The application takes over if nothing is
     /// lost by that, or the request is refused.
-    fn cannot_take(
-        &self,
-        customer: &ServerCustomer,
-        serving: &Serving,
-        request: &Meta,
-        error: &str,
-    ) -> Owner {
-        if self.has_application && !may_unpickle(customer) {
+    fn cannot_take(&self, front: &Front, serving: &Serving, request: &Meta, error: &str) -> Owner {
+        if self.has_application && !may_unpickle(front) {
             let error = self.forbid_from_now_on(error);
             log::write(Level::Error, &error);
-            return self.refuse_request(customer, request, error);
+            return self.refuse_request(front, request, error);
         }
         let optimizer = lock(&serving.optimizer).clone();
         if let Some(optimizer) = optimizer.filter(|_| self.has_application)
             && lock(&serving.store).is_shared_by_all()
             && lock(&serving.store).is_only_values()
         {
-            self.hand_over(customer, &serving.store, error);
+            self.hand_over(front, &serving.store, error);
             let meta = Meta { sender: HAND_OVER, ..optimizer };
-            (customer.base.handler)(Message { meta, data: Frames::new() });
+            front.pass(Message { meta, data: Frames::new() });
             return Owner::Application;
         }
         log::write(Level::Error, error);
-        self.refuse_request(customer, request, error.to_owned())
+        self.refuse_request(front, request, error.to_owned())
     }
 
     /// A request that cannot be served: its worker is told, or, if it is stock, the server ends.
-    fn refuse_request(&self, customer: &ServerCustomer, request: &Meta, error: String) -> Owner {
-        let node = customer.node();
+    fn refuse_request(&self, front: &Front, request: &Meta, error: String) -> Owner {
+        let node = front.node();
         if !node.as_ref().is_ok_and(|node| node.is_ours(request.sender)) {
             (self.on_stop)(Err(error.clone()));
             if let (true, Ok(node)) = (self.has_application, &node) {
@@ -447,26 +427,26 @@ impl StoreServer {
             }
         }
         let request = Meta { error, ..request.clone() };
-        respond(customer, &customer.node(), Answer { request, kv: KvPairs::default() });
+        respond(front, &front.node(), Answer { request, kv: KvPairs::default() });
         Owner::Store
     }
 
     /// Gives all values to the application, by the pushes with which workers would have.
-    fn hand_over(&self, customer: &ServerCustomer, store: &Mutex<Store>, why: &str) {
+    fn hand_over(&self, front: &Front, store: &Mutex<Store>, why: &str) {
         let text = format!("{why}; MXNet's own server takes over, in Python");
         log::write(Level::Info, &text);
         let pushes = lock(store).give_away();
         self.handed_over.store(true, Ordering::Release);
         for (meta, frames) in pushes {
             let meta = Meta { sender: HAND_OVER, ..meta };
-            (customer.base.handler)(Message { meta, data: frames.into_iter().collect() });
+            front.pass(Message { meta, data: frames.into_iter().collect() });
         }
     }
 }
 
 /// True unless `PSLITE_UNPICKLE=0`.
-fn may_unpickle(customer: &ServerCustomer) -> bool {
-    customer.node().is_ok_and(|node| node.settings().unpickles)
+fn may_unpickle(front: &Front) -> bool {
+    front.node().is_ok_and(|node| node.settings().unpickles)
 }
 
 fn served(
@@ -503,23 +483,4 @@ fn write_trace(rank: i32, file: &TraceFile) -> std::result::Result<(), String> {
     let open = open_regular(Path::new(&name), options.write(true).create(true).truncate(true));
     open.and_then(|mut open| open.write_all(file.content.as_bytes()))
         .map_err(|error| format!("cannot write {name}: {error}"))
-}
-
-fn respond(customer: &ServerCustomer, node: &Result<NodeRef>, answer: Answer) {
-    if answer.request.simple_app {
-        return answer_command(customer, &answer.request, &answer.request.error);
-    }
-    if let Err(error) = customer.respond_over(node, &answer.request, answer.kv) {
-        log::write(Level::Warning, &error.to_string());
-    }
-}
-
-fn answer_command(customer: &ServerCustomer, request: &Meta, error: &str) {
-    answer_command_with(customer, request, Bytes::new(), error);
-}
-
-fn answer_command_with(customer: &ServerCustomer, request: &Meta, body: Bytes, error: &str) {
-    if let Err(error) = customer.simple_respond(request, body, error) {
-        log::write(Level::Warning, &error.to_string());
-    }
 }

@@ -4,9 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use super::ServerCustomer;
-use crate::sync::lock;
 use pslite_core::keys::KeyName;
-use pslite_core::kv::Unanswered;
 use pslite_core::kv::unanswered::{Held, Stuck};
 use pslite_core::text;
 use pslite_core::values::KvPairs;
@@ -18,11 +16,10 @@ impl ServerCustomer {
     /// instead of waiting for ever. Only when nothing else is left to do, because until then the
     /// answer may still come.
     pub(crate) fn end_stuck_requests(&self) {
-        if !self.left.load(Ordering::Relaxed) || !self.base.queue.is_empty() {
+        if !self.left.load(Ordering::Relaxed) || !self.front.base.queue.is_empty() {
             return;
         }
-        let stuck = lock(&self.ledger).as_ref().map(Unanswered::stuck);
-        let (Some(stuck), Ok(node)) = (stuck, self.node()) else { return };
+        let (Some(stuck), Ok(node)) = (self.front.stuck(), self.front.node()) else { return };
         if node.policy().is_some_and(|policy| !policy.live.is_empty()) {
             return; // Rounds do not wait for those who left.
         }

@@ -1,14 +1,13 @@
 //! Reports the round of a store that has waited for long: to the log less and less often, to the
-//! scheduler whenever it is another round. May touch the store server and the node.
+//! scheduler whenever it is another round. May touch the store and the node.
 
-use std::sync::atomic::Ordering;
+use std::sync::Mutex;
 use std::time::Duration;
 
-use super::StoreServer;
-use crate::server::ServerCustomer;
+use crate::running::NodeRef;
 use crate::sync::lock;
 use pslite_core::cluster::Event;
-use pslite_core::store::{Reminder, Stall};
+use pslite_core::store::{Reminder, Stall, Store};
 use pslite_core::wire::elastic::StalledRound;
 use pslite_observe::log::{self, Level};
 
@@ -30,32 +29,29 @@ impl StallWatch {
     }
 }
 
-impl StoreServer {
-    /// Says which round has waited for long. A store that is at work is asked the next time.
-    pub(crate) fn report_stalls(&self, customer: &ServerCustomer) {
-        let (Ok(node), Some(serving)) = (customer.node(), self.served.get()) else { return };
-        let (now, mut watch) = (node.now(), lock(&serving.watch));
-        if now < watch.next || self.handed_over.load(Ordering::Acquire) {
-            return;
-        }
-        let Ok(mut store) = serving.store.try_lock() else { return };
-        let stall = store.stalled(now, watch.reminder.limit());
-        let momentum = store.momentum_warning();
-        drop(store);
-        momentum.into_iter().for_each(|text| log::write(Level::Warning, &text));
-        watch.next = now.saturating_add(STORE_LOOK_EVERY);
-        if let Some(stall) = stall.as_ref().filter(|_| watch.reminder.is_due(now)) {
-            watch.reminder.said(now);
-            let text = node.with_cluster(|cluster, _| stall.text(|id| cluster.describe(id)));
-            log::write(Level::Warning, &text);
-        }
-        let round = stall.as_ref().map(told);
-        if round != watch.told {
-            watch.told.clone_from(&round);
-            drop(watch);
-            let waited = stall.map_or(0, |stall| stall.waited.as_millis() as u64);
-            node.event(Event::Stalled(round.map(|round| StalledRound { waited, ..round })));
-        }
+/// Says which round has waited for long. A store that is at work is asked the next time.
+pub(super) fn report(watch: &Mutex<StallWatch>, store: &Mutex<Store>, node: &NodeRef) {
+    let (now, mut watch) = (node.now(), lock(watch));
+    if now < watch.next {
+        return;
+    }
+    let Ok(mut store) = store.try_lock() else { return };
+    let stall = store.stalled(now, watch.reminder.limit());
+    let momentum = store.momentum_warning();
+    drop(store);
+    momentum.into_iter().for_each(|text| log::write(Level::Warning, &text));
+    watch.next = now.saturating_add(STORE_LOOK_EVERY);
+    if let Some(stall) = stall.as_ref().filter(|_| watch.reminder.is_due(now)) {
+        watch.reminder.said(now);
+        let text = node.with_cluster(|cluster, _| stall.text(|id| cluster.describe(id)));
+        log::write(Level::Warning, &text);
+    }
+    let round = stall.as_ref().map(told);
+    if round != watch.told {
+        watch.told.clone_from(&round);
+        drop(watch);
+        let waited = stall.map_or(0, |stall| stall.waited.as_millis() as u64);
+        node.event(Event::Stalled(round.map(|round| StalledRound { waited, ..round })));
     }
 }
 
