@@ -12,8 +12,8 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use pslite::transport::carrier::{Endpoint, SendMode};
 use pslite::transport::native::{Carriers, NativeOptions, NativeTransport};
-use pslite::transport::zmq::{Endpoint, SendMode};
 
 const TOKEN: [u8; 16] = *b"native_bench run";
 /// Length of metadata as they are between workers and servers.

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use pslite::node::{Customer, Lookup, Postoffice};
-use pslite::transport::zmq::{Answers, Endpoint, SendMode, ZmqOptions, ZmqTransport};
+use pslite::transport::carrier::{Endpoint, SendMode};
+use pslite::transport::zmq::{Answers, ZmqOptions, ZmqTransport};
 use pslite::wire::elastic::{Placed, SchedulerMessage, SchedulerMessageKind};
 use pslite::wire::{
     Command, Control, DataType, Dialect, Message, Meta, Node, NodeId, Role, SCHEDULER, ability,

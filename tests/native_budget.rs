@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
+use pslite::transport::carrier::{Endpoint, SendMode};
 use pslite::transport::native::{Carriers, NativeOptions, NativeTransport};
-use pslite::transport::zmq::{Endpoint, SendMode};
 
 struct Counting;
 

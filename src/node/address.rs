@@ -12,8 +12,9 @@ use pslite_core::wire::native::TOKEN_BYTES;
 use pslite_core::wire::{EMPTY, Node, Role, SCHEDULER, ability};
 use pslite_observe::log::{self, Level};
 use pslite_transport::address as net;
+use pslite_transport::carrier::{Endpoint, TransportError};
 use pslite_transport::native::{Carriers, NativeOptions, NativeTransport};
-use pslite_transport::zmq::{Endpoint, TransportError, ZmqTransport};
+use pslite_transport::zmq::ZmqTransport;
 
 /// A number that no other start of this node has, and that nobody can guess: the job's token is
 /// made of the scheduler's.

@@ -10,7 +10,8 @@ use crate::settings::{Asked, Lookup};
 use pslite_core::cluster::giving_up;
 use pslite_core::wire::{self, Dialect};
 use pslite_transport::address as net;
-use pslite_transport::zmq::{Endpoint, Question};
+use pslite_transport::carrier::Endpoint;
+use pslite_transport::zmq::Question;
 
 /// How long the scheduler may take to accept a connection, and then the message.
 const LIMIT: Duration = Duration::from_millis(500);

@@ -19,9 +19,8 @@ use pslite_core::wire::elastic::{SchedulerMessage, SchedulerMessageKind};
 use pslite_core::wire::{self, Command, Control, Message, NodeId, SCHEDULER};
 use pslite_observe::awake;
 use pslite_transport::address as net;
-use pslite_transport::zmq::{
-    Answers, Endpoint, Question, TransportError, ZmqOptions, ZmqTransport,
-};
+use pslite_transport::carrier::{Endpoint, TransportError};
+use pslite_transport::zmq::{Answers, Question, ZmqOptions, ZmqTransport};
 
 /// The largest frame that is taken: the answer has a line for each node.
 const FRAME_BYTES_MAX: usize = 64 << 20;

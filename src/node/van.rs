@@ -51,10 +51,11 @@ use pslite_core::delivery::{ResendConfig, Resender};
 use pslite_core::wire::{self, Message, Node, NodeId, Role};
 use pslite_observe::MessageKind;
 use pslite_observe::log::{self, Level};
+use pslite_transport::carrier::{SendError, SendMode};
 use pslite_transport::fork::Life;
 use pslite_transport::native::{NativeIncoming, NativeTransport};
 use pslite_transport::tunnel::Tunnels;
-use pslite_transport::zmq::{Answers, SendError, SendMode, ZmqOptions, ZmqTransport};
+use pslite_transport::zmq::{Answers, ZmqOptions, ZmqTransport};
 use setup::{cluster_config, journal, scheduler_node};
 
 /// The largest frame that a peer may send, in bytes: 2^31, more than any tensor slice of stock.

@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use smallvec::SmallVec;
 
+use super::carrier::{Endpoint, RecvError, SendError, SendMode, TransportError};
 use super::carrier::{bind_error, bind_in_range};
 use super::counters::PeerCounters;
 use super::entrance::Entrance;
@@ -40,7 +41,6 @@ use pslite_observe::awake;
 use received::{CARRIER, Received, Receiver};
 use two_way::TwoWay;
 
-pub use super::carrier::{ChannelEvent, Endpoint, RecvError, SendError, SendMode, TransportError};
 pub use question::Question;
 pub use types::{Answers, Flushed, Incoming, NumberedEvent, ZmqOptions};
 

@@ -8,7 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pslite::node::{Lookup, Postoffice};
-use pslite::transport::zmq::{Endpoint, Question};
+use pslite::transport::carrier::Endpoint;
+use pslite::transport::zmq::Question;
 use pslite::wire::elastic::{SchedulerMessage, SchedulerMessageKind};
 use pslite::wire::{Command, Control, Message, decode_meta, encode_meta};
 

@@ -12,7 +12,8 @@ use pslite_core::wire::elastic::{SchedulerMessage, SchedulerMessageKind};
 use pslite_core::wire::save::{SaveAsked, SaveTold, SavedPiece};
 use pslite_core::wire::{self, Command, Control, Message};
 use pslite_observe::awake;
-use pslite_transport::zmq::{Endpoint, Question, TransportError};
+use pslite_transport::carrier::{Endpoint, TransportError};
+use pslite_transport::zmq::Question;
 
 /// The longest answer of a server: an array has 2 GB at each server at most.
 const PIECE_BYTES_MAX: usize = (2 << 30) + FRAME_BYTES_MAX;

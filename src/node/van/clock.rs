@@ -13,7 +13,8 @@ use crate::sync::lock;
 use pslite_core::cluster::Event;
 use pslite_observe::awake;
 use pslite_observe::log::{self, Level, RateLimit};
-use pslite_transport::zmq::{NumberedEvent, SendMode};
+use pslite_transport::carrier::SendMode;
+use pslite_transport::zmq::NumberedEvent;
 
 /// When it is looked again whether there is room for what waits, if there just was.
 const SOON: Duration = Duration::from_millis(2);

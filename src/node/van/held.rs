@@ -11,7 +11,8 @@ use super::Van;
 use crate::sync::lock;
 use pslite_core::wire::{Message, NodeId};
 use pslite_observe::log::{self, Level};
-use pslite_transport::zmq::{Flushed, SendError};
+use pslite_transport::carrier::SendError;
+use pslite_transport::zmq::Flushed;
 
 /// Messages that wait here at most. More are refused: what they were for is said to be lost.
 const HELD_MAX: usize = 1 << 20;
@@ -119,7 +120,7 @@ mod tests {
     use super::*;
     use crate::van::mode_of;
     use pslite_core::wire::Meta;
-    use pslite_transport::zmq::SendMode;
+    use pslite_transport::carrier::SendMode;
 
     fn message(timestamp: i32) -> Message {
         Message { meta: Meta { timestamp, ..Meta::default() }, ..Message::default() }

@@ -15,7 +15,8 @@ use pslite_core::training::balance::Gone;
 use pslite_core::wire::{EMPTY, Message, Node, NodeId, SCHEDULER};
 use pslite_observe::MessageKind;
 use pslite_observe::log::{self, Level};
-use pslite_transport::zmq::{Endpoint, NumberedEvent, SendMode};
+use pslite_transport::carrier::{Endpoint, SendMode};
+use pslite_transport::zmq::NumberedEvent;
 
 impl Van {
     /// Feeds one event and applies the actions that follow, in order, under the lock.

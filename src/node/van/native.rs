@@ -16,9 +16,9 @@ use crate::sync::{lock, try_lock};
 use pslite_core::wire::{Key, Message, Meta, Node, NodeId, Role, SCHEDULER};
 use pslite_observe::MessageKind;
 use pslite_observe::log::{self, Level};
+use pslite_transport::carrier::{ChannelEvent, Endpoint, SendError, SendMode};
 use pslite_transport::native::{FIRST_CLASS, NativeTransport, TakenBack};
 use pslite_transport::tunnel::Tunnels;
-use pslite_transport::zmq::{ChannelEvent, Endpoint, SendError, SendMode};
 
 /// The native data plane of a van, and what only it needs.
 pub(super) struct DataPlane {

@@ -27,8 +27,9 @@ use pslite_core::wire::{
 use pslite_observe::MessageKind;
 use pslite_observe::log::{self, Level};
 use pslite_transport::address;
+use pslite_transport::carrier::{RecvError, SendMode};
 use pslite_transport::native::NativeIncoming;
-use pslite_transport::zmq::{Incoming, RecvError, SendMode};
+use pslite_transport::zmq::Incoming;
 
 /// A message as a transport brings it.
 pub(super) trait Arrived {

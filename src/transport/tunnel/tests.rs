@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::*;
+use crate::carrier::{Endpoint, SendMode};
 use crate::native::{Carriers, NativeOptions, NativeTransport};
-use crate::zmq::{Answers, Endpoint, SendMode, ZmqOptions, ZmqTransport};
+use crate::zmq::{Answers, ZmqOptions, ZmqTransport};
 use pslite_core::wire::socks::{self, CHOICE, NO_CHOICE, Reply};
 
 const LIMIT: Duration = Duration::from_secs(20);
