@@ -1,9 +1,8 @@
 //! What cargo cannot see: inside `core`, no room names one above or beside it; inside `node`, each
-//! names only rooms that come before it; inside `placement`, no two types have one name.
+//! names only rooms that come before it.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -220,34 +219,4 @@ fn every_room_is_known() {
     let unknown: Vec<&str> =
         rooms.filter(|room| !ROOMS.iter().any(|(known, _)| known == room)).collect();
     assert!(unknown.is_empty(), "{unknown:?}");
-}
-
-/// The name of the type that a line declares.
-fn declared(line: &str) -> Option<&str> {
-    let mut words =
-        line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|w| !w.is_empty());
-    if line.trim_start().starts_with("//") {
-        return None;
-    }
-    let kind = words.find(|word| !["pub", "super", "crate", "in", "placement"].contains(word))?;
-    ["struct", "enum", "type", "trait"].contains(&kind).then(|| words.next())?
-}
-
-/// A reader who meets a `Link` should not have to ask which one.
-#[test]
-fn no_two_types_of_the_planner_have_one_name() {
-    let mut found = Vec::new();
-    files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/core/placement"), &mut found);
-    let mut places = BTreeMap::<String, Vec<&PathBuf>>::new();
-    for path in &found {
-        for name in fs::read_to_string(path).unwrap().lines().filter_map(declared) {
-            // Types that belong to a trait have the trait's name for it.
-            if !["Item", "Error", "Output"].contains(&name) {
-                places.entry(name.to_owned()).or_default().push(path);
-            }
-        }
-    }
-    assert!(places.len() > 100, "only {} types were found", places.len());
-    places.retain(|_, places| places.len() > 1);
-    assert!(places.is_empty(), "{places:#?}");
 }

@@ -37,8 +37,8 @@ pub fn enabled(level: Level) -> bool {
 }
 
 /// An error that was printed: the hash of its text, and when.
-type Said = (u64, Instant);
-static SAID: Mutex<VecDeque<Said>> = Mutex::new(VecDeque::new());
+type LastPrinted = (u64, Instant);
+static SAID: Mutex<VecDeque<LastPrinted>> = Mutex::new(VecDeque::new());
 /// So many of them are remembered, ...
 const SAID_MAX: usize = 8;
 /// ... and an error is not printed again within that time.

@@ -25,7 +25,7 @@ impl Value {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Sample {
+struct EventSample {
     event: Counted,
     labels: Vec<(Label, String)>,
     value: Value,
@@ -34,7 +34,7 @@ struct Sample {
 /// See the module. What is 0 is left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    samples: Vec<Sample>,
+    samples: Vec<EventSample>,
 }
 
 impl Snapshot {
@@ -46,7 +46,7 @@ impl Snapshot {
         );
         if !value.is_zero() {
             let labels = labels.iter().map(|(label, text)| (*label, (*text).to_owned())).collect();
-            self.samples.push(Sample { event, labels, value });
+            self.samples.push(EventSample { event, labels, value });
         }
     }
 
@@ -66,7 +66,7 @@ impl Snapshot {
     }
 }
 
-impl Sample {
+impl EventSample {
     /// Writing to a string cannot fail.
     fn write(&self, text: &mut String) {
         let _ = write!(text, "{{\"name\":\"{}\"", self.event.event().name);

@@ -36,7 +36,7 @@ use super::sys::{Context, Frame, Kind, Outgoing, Socket};
 use channel::{ASIDE_MAX, QUEUED_MAX, StockChannel, close_channel, waiting};
 use keep_alive::keep_alive;
 use names::{Names, id_of};
-use out::{FLUSH, Outs, Report};
+use out::{ConnectionReport, FLUSH, Outs};
 use pslite_observe::awake;
 use received::{CARRIER, Received, Receiver};
 use two_way::TwoWay;
@@ -394,16 +394,16 @@ impl ZmqTransport {
             // Without one it was closed meanwhile.
             let Some(peer) = self.key_of(number).and_then(|key| self.peer(key)) else { continue };
             let mut channel = lock(&peer);
-            if report == Report::Shaken {
+            if report == ConnectionReport::Shaken {
                 channel.is_new = false;
             }
             let by_entrance = channel.entrance.is_some();
-            let stands = if by_entrance { Report::Shaken } else { Report::Up };
+            let stands = if by_entrance { ConnectionReport::Shaken } else { ConnectionReport::Up };
             if report == stands {
                 channel.counts.connections += 1;
                 channel.stands = true;
                 out.push(NumberedEvent { number, up: true });
-            } else if report == Report::Down && std::mem::take(&mut channel.stands) {
+            } else if report == ConnectionReport::Down && std::mem::take(&mut channel.stands) {
                 out.push(NumberedEvent { number, up: false });
             }
         }

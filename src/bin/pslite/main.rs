@@ -40,11 +40,11 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[command(name = "pslite", version, about)]
 struct Arguments {
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum CliCommand {
     /// Start a job on this machine: scheduler, servers and workers
     Run(run::RunArguments),
     /// Be the scheduler of a job, without an application
@@ -71,16 +71,16 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
-        Command::Run(arguments) => run::run(&arguments),
-        Command::Scheduler(arguments) => scheduler::run(&arguments),
-        Command::Server(arguments) => server::run(&arguments),
-        Command::Status(arguments) => status::run(&arguments),
-        Command::Drain(arguments) => drain::run(&arguments),
-        Command::Save(arguments) => save::run(&arguments),
-        Command::Tunnel(arguments) => tunnel::run(&arguments),
-        Command::Doctor(arguments) => Ok(doctor::run(&arguments)),
-        Command::Sim(arguments) => sim::sim(&arguments),
-        Command::Exec(arguments) => return exec::run(&arguments),
+        CliCommand::Run(arguments) => run::run(&arguments),
+        CliCommand::Scheduler(arguments) => scheduler::run(&arguments),
+        CliCommand::Server(arguments) => server::run(&arguments),
+        CliCommand::Status(arguments) => status::run(&arguments),
+        CliCommand::Drain(arguments) => drain::run(&arguments),
+        CliCommand::Save(arguments) => save::run(&arguments),
+        CliCommand::Tunnel(arguments) => tunnel::run(&arguments),
+        CliCommand::Doctor(arguments) => Ok(doctor::run(&arguments)),
+        CliCommand::Sim(arguments) => sim::sim(&arguments),
+        CliCommand::Exec(arguments) => return exec::run(&arguments),
     };
     result.unwrap_or_else(|error| {
         eprintln!("pslite: {error:#}");

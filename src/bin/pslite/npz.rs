@@ -16,7 +16,7 @@ const DATE: u16 = 1 << 5 | 1;
 const MAX: u32 = u32::MAX;
 
 /// A file of the archive.
-struct Entry {
+struct NpzEntry {
     name: String,
     crc: u32,
     size: u64,
@@ -33,7 +33,7 @@ pub(crate) fn write(out: &mut impl Write, arrays: &[SavedArray]) -> Result<()> {
         let (name, header) = (format!("{}.npy", array.name), header(array));
         let size = (header.len() + array.values.len()) as u64;
         let crc = !crc(crc(MAX, &header), &array.values);
-        let entry = Entry { name, crc, size, at };
+        let entry = NpzEntry { name, crc, size, at };
         let local = entry.local();
         for part in [&local, &header, &array.values] {
             out.write_all(part)?;
@@ -41,12 +41,12 @@ pub(crate) fn write(out: &mut impl Write, arrays: &[SavedArray]) -> Result<()> {
         at += local.len() as u64 + size;
         entries.push(entry);
     }
-    let directory: Vec<u8> = entries.iter().flat_map(Entry::central).collect();
+    let directory: Vec<u8> = entries.iter().flat_map(NpzEntry::central).collect();
     out.write_all(&directory)?;
     out.write_all(&end(at, directory.len() as u64, entries.len() as u64))
 }
 
-impl Entry {
+impl NpzEntry {
     /// In front of the file.
     fn local(&self) -> Vec<u8> {
         let mut out = b"PK\x03\x04".to_vec();

@@ -56,12 +56,12 @@ pub(crate) struct GraphArguments {
     )]
     part: f64,
     /// With --graph: which of the parts that wait for a link goes first
-    #[arg(long, requires = "graph", value_enum, default_value_t = Order::Round)]
-    order: Order,
+    #[arg(long, requires = "graph", value_enum, default_value_t = GraphOrder::Round)]
+    order: GraphOrder,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Order {
+enum GraphOrder {
     /// The one that comes first in the round
     Round,
     /// The one that came first, as in stock and in NetStorm
@@ -69,7 +69,7 @@ enum Order {
 }
 
 /// Where a graph comes from.
-enum Source {
+enum GraphSource {
     Drawn(DrawnGraph),
     Read(NamedGraph),
 }
@@ -82,8 +82,8 @@ impl GraphArguments {
 
     fn config(&self, named: &NamedGraph) -> anyhow::Result<TreesConfig> {
         let order = match self.order {
-            Order::Round => ServingOrder::Round,
-            Order::Arrival => ServingOrder::Arrival,
+            GraphOrder::Round => ServingOrder::Round,
+            GraphOrder::Arrival => ServingOrder::Arrival,
         };
         Ok(TreesConfig {
             topology: self.topology,
@@ -106,7 +106,7 @@ pub(crate) fn sim_graph(
     seeds: Option<Range<u64>>,
 ) -> anyhow::Result<ExitCode> {
     let source = source(name)?;
-    if seeds.is_some() && matches!(source, Source::Read(_)) {
+    if seeds.is_some() && matches!(source, GraphSource::Read(_)) {
         bail!("a graph from a file is the same for every seed: leave --seed and --seeds out");
     }
     if matches!(arguments.topology, Topology::Fapt(_)) && !arguments.owners.is_empty() {
@@ -114,11 +114,11 @@ pub(crate) fn sim_graph(
     }
     let seeds = seeds.unwrap_or(0..1);
     let several = seeds.end - seeds.start > 1;
-    let mut sums = Sums::default();
+    let mut sums = SeedSums::default();
     for seed in seeds {
         let named = match &source {
-            Source::Drawn(drawn) => drawn.draw(seed)?,
-            Source::Read(named) => named.clone(),
+            GraphSource::Drawn(drawn) => drawn.draw(seed)?,
+            GraphSource::Read(named) => named.clone(),
         };
         let config = arguments.config(&named)?;
         let begin = Instant::now();
@@ -138,15 +138,15 @@ pub(crate) fn sim_graph(
     Ok(ExitCode::SUCCESS)
 }
 
-fn source(name: &str) -> anyhow::Result<Source> {
+fn source(name: &str) -> anyhow::Result<GraphSource> {
     match name.parse() {
-        Ok(drawn) => Ok(Source::Drawn(drawn)),
+        Ok(drawn) => Ok(GraphSource::Drawn(drawn)),
         // A name with a colon is meant as one, unless there is such a file.
         Err(wrong) if name.contains(':') && fs::metadata(name).is_err() => bail!("{wrong}"),
         Err(wrong) => {
             let read = || format!("--graph {name} is no file that can be read; {wrong}, or a file");
             let text = fs::read_to_string(name).with_context(read)?;
-            Ok(Source::Read(parse(&text).with_context(|| name.to_owned())?))
+            Ok(GraphSource::Read(parse(&text).with_context(|| name.to_owned())?))
         }
     }
 }
@@ -191,14 +191,14 @@ fn line(planned: &PlannedTrees, took: Duration) -> String {
 
 /// What all seeds say together.
 #[derive(Default)]
-struct Sums {
+struct SeedSums {
     seeds: f64,
     ratios: f64,
     worst: f64,
     by_star: f64,
 }
 
-impl Sums {
+impl SeedSums {
     fn add(&mut self, planned: &PlannedTrees) {
         self.seeds += 1.0;
         self.ratios += planned.ratio();
@@ -208,7 +208,7 @@ impl Sums {
     }
 }
 
-impl std::fmt::Display for Sums {
+impl std::fmt::Display for SeedSums {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mean = |sum: f64| sum / self.seeds;
         write!(

@@ -77,7 +77,7 @@ pub struct Incoming {
 
 /// The name of an unconfirmed message on its channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Name {
+enum MessageName {
     /// To one of ours: the number on the channel.
     Sequence(u64),
     /// To a stock peer: the signature, and a serial number because signatures alias.
@@ -95,10 +95,10 @@ struct Unconfirmed {
 
 /// One channel.
 #[derive(Clone, Debug, Default)]
-struct Channel {
+struct ResendChannel {
     /// Messages numbered so far; survives [`Resender::forget`], for the peer may be alive.
     numbered: u64,
-    unconfirmed: BTreeMap<Name, Unconfirmed>,
+    unconfirmed: BTreeMap<MessageName, Unconfirmed>,
     unconfirmed_bytes: usize,
     last_heard: Option<Duration>,
     sequences: SeenSequences,
@@ -109,9 +109,9 @@ struct Channel {
 #[derive(Clone, Debug)]
 pub struct Resender {
     config: ResendConfig,
-    channels: BTreeMap<NodeId, Channel>,
+    channels: BTreeMap<NodeId, ResendChannel>,
     /// When to try again, over all channels.
-    deadlines: BTreeSet<(Duration, NodeId, Name)>,
+    deadlines: BTreeSet<(Duration, NodeId, MessageName)>,
     untracked: u64,
 }
 
@@ -163,9 +163,9 @@ impl Resender {
         let number = self.config.first_sequence.max(1).saturating_add(channel.numbered - 1);
         let name = if peer_is_ours {
             message.meta.sequence = number;
-            Name::Sequence(number)
+            MessageName::Sequence(number)
         } else {
-            Name::Signature(stock_signature(&message.meta, self.config.my_id), number)
+            MessageName::Signature(stock_signature(&message.meta, self.config.my_id), number)
         };
         let next_try = now.saturating_add(self.config.timeout);
         let kept = Unconfirmed { message: message.clone(), first_sent: now, next_try, retries: 0 };
@@ -223,11 +223,11 @@ impl Resender {
         };
         channel.last_heard = Some(now);
         let name = if control.ack_sequence != 0 {
-            Name::Sequence(control.ack_sequence)
+            MessageName::Sequence(control.ack_sequence)
         } else {
             // Stock confirms every copy it gets; the oldest message of that signature is meant.
-            let first = Name::Signature(control.signature, 0);
-            let last = Name::Signature(control.signature, u64::MAX);
+            let first = MessageName::Signature(control.signature, 0);
+            let last = MessageName::Signature(control.signature, u64::MAX);
             let Some((name, _)) = channel.unconfirmed.range(first..=last).next() else { return };
             *name
         };
@@ -277,7 +277,7 @@ impl Resender {
     pub fn forget(&mut self, node: NodeId) {
         self.drop_unconfirmed(node);
         if let Some(channel) = self.channels.get_mut(&node) {
-            *channel = Channel { numbered: channel.numbered, ..Channel::default() };
+            *channel = ResendChannel { numbered: channel.numbered, ..ResendChannel::default() };
         }
     }
 

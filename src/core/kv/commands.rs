@@ -22,7 +22,7 @@ pub struct Again {
 }
 
 #[derive(Clone, Debug)]
-struct Said {
+struct CommandAnswers {
     head: i32,
     body: Bytes,
     /// It counts for servers that come later.
@@ -33,7 +33,7 @@ struct Said {
     obeyed: BTreeSet<NodeId>,
 }
 
-impl Said {
+impl CommandAnswers {
     fn is_orphan(&self) -> bool {
         self.asked.is_empty() && self.obeyed.is_empty()
     }
@@ -43,7 +43,7 @@ impl Said {
 /// of each kind.
 #[derive(Clone, Debug, Default)]
 pub struct Commands {
-    said: BTreeMap<i32, Said>,
+    said: BTreeMap<i32, CommandAnswers>,
 }
 
 impl Commands {
@@ -55,7 +55,7 @@ impl Commands {
             self.said.retain(|_, said| said.head != head || !said.asked.is_empty());
         }
         let asked = asked.iter().copied().collect();
-        let said = Said { head, body, stays, asked, obeyed: BTreeSet::new() };
+        let said = CommandAnswers { head, body, stays, asked, obeyed: BTreeSet::new() };
         self.said.insert(timestamp, said);
     }
 
@@ -86,7 +86,7 @@ impl Commands {
     /// True if nobody who lives has got it, or may have.
     #[must_use]
     pub fn is_orphan(&self, timestamp: i32) -> bool {
-        self.said.get(&timestamp).is_some_and(Said::is_orphan)
+        self.said.get(&timestamp).is_some_and(CommandAnswers::is_orphan)
     }
 
     /// A new policy, by which commands go to these servers: what nobody has who lives is said to

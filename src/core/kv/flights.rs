@@ -23,10 +23,10 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use self::ahead::Ahead;
-use self::answer::Ended;
+use self::answer::EndedSlice;
 pub use self::answer::{AheadSlice, Answered, Brought};
-use self::life::Life;
-use self::order::Order;
+use self::life::PushLife;
+use self::order::PushOrder;
 use self::part::{By, Part, PartState};
 use self::tickets::{ASKS_FROM, Tickets};
 use super::routes::Routes;
@@ -70,7 +70,7 @@ pub struct Outgoing {
 type SliceName = (i32, u32);
 
 #[derive(Clone, Debug)]
-struct Flight {
+struct SliceFlight {
     /// Slices that begin later have higher numbers.
     number: u64,
     slice: Slice,
@@ -90,15 +90,15 @@ pub struct Flights {
     /// which this node has not heard goes nowhere.
     known: BTreeSet<NodeId>,
     /// Boxed: a map to which ever larger keys are added keeps its nodes half empty.
-    open: BTreeMap<SliceName, Box<Flight>>,
+    open: BTreeMap<SliceName, Box<SliceFlight>>,
     /// The memory of slices that are over, for the next ones. Requests begin on one thread and end
     /// on another: an allocator hands memory from one to the other under a lock.
     #[expect(clippy::vec_box, reason = "it is the boxes that are used again")]
-    spare: Vec<Box<Flight>>,
+    spare: Vec<Box<SliceFlight>>,
     next: u64,
-    order: Order,
+    order: PushOrder,
     ahead: Ahead,
-    life: Life,
+    life: PushLife,
     /// The slices with a part that waits to be sent, by number. Most answers find none here,
     /// however many slices are open.
     waiting: BTreeMap<u64, SliceName>,
@@ -122,7 +122,7 @@ impl Flights {
     /// at its start).
     #[must_use]
     pub fn come_back(homes: Vec<NodeId>, since: u64, makes_keys: bool) -> Self {
-        Self { life: Life::new(since, makes_keys), ..Self::new(homes) }
+        Self { life: PushLife::new(since, makes_keys), ..Self::new(homes) }
     }
 
     /// In which life of this worker's id requests are made; 0: the first one.
@@ -240,7 +240,7 @@ impl Flights {
         let number = self.next;
         self.next += 1;
         let asks_ahead = self.asks_ahead(&slice);
-        let flight = Flight { number, slice, asks_ahead, parts, answer: KvPairs::default() };
+        let flight = SliceFlight { number, slice, asks_ahead, parts, answer: KvPairs::default() };
         let mut flight = match self.spare.pop() {
             Some(mut spare) => {
                 *spare = flight;
@@ -375,7 +375,7 @@ impl Flights {
         from: NodeId,
         placed: Option<&Placed>,
     ) -> Option<(SliceName, usize)> {
-        let part = |flight: &Flight, is: &dyn Fn(&Part) -> bool| {
+        let part = |flight: &SliceFlight, is: &dyn Fn(&Part) -> bool| {
             let at = flight.parts.iter().position(is)?;
             flight.parts[at].awaits(from).then(|| (flight.name(), at))
         };
@@ -425,7 +425,7 @@ impl Flights {
     }
 
     fn whole(&mut self, name: SliceName) -> Answered {
-        let Some(Ended { rank, pushed, parts, answer }) = self.end(name, true) else {
+        let Some(EndedSlice { rank, pushed, parts, answer }) = self.end(name, true) else {
             return Answered::Unknown;
         };
         let brought = Brought::gather(parts, answer);
@@ -435,7 +435,7 @@ impl Flights {
     }
 
     /// A slice is over. `well`: all of it was answered.
-    fn end(&mut self, name: SliceName, well: bool) -> Option<Ended> {
+    fn end(&mut self, name: SliceName, well: bool) -> Option<EndedSlice> {
         let mut flight = self.open.remove(&name)?;
         self.waiting.remove(&flight.number);
         let key = flight.slice.key;
@@ -447,7 +447,7 @@ impl Flights {
             }
         }
         let Meta { push, pull, .. } = flight.slice.meta;
-        let ended = Ended {
+        let ended = EndedSlice {
             rank: flight.slice.rank,
             pushed: (push && !pull).then_some(key),
             parts: std::mem::take(&mut flight.parts),
@@ -556,7 +556,7 @@ impl Flights {
     }
 }
 
-impl Flight {
+impl SliceFlight {
     fn name(&self) -> SliceName {
         (self.slice.meta.timestamp, self.slice.rank)
     }

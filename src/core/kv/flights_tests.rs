@@ -1,6 +1,6 @@
 use bytes::Bytes;
 
-use super::part::{By, Way};
+use super::part::{By, PartWay};
 use super::*;
 use crate::keys::KeyName;
 use crate::values::form::one_len;
@@ -380,7 +380,7 @@ fn send_by(flights: &mut Flights, timestamp: i32, at: usize, next: NodeId) {
     flights.known.insert(next);
     let part = &mut flights.open.get_mut(&(timestamp, 0)).unwrap().parts[at];
     assert!(part.sent().is_some());
-    part.state = PartState::Sent(Way { next, by: By::Itself });
+    part.state = PartState::Sent(PartWay { next, by: By::Itself });
 }
 
 #[test]

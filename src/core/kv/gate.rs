@@ -57,7 +57,7 @@ pub struct GaveUp {
 
 /// What one worker has done with a key.
 #[derive(Clone, Copy, Debug, Default)]
-struct Progress {
+struct WorkerProgress {
     pushes: u64,
     /// Pulls since its last push.
     pulls: u32,
@@ -65,7 +65,7 @@ struct Progress {
     open: u32,
 }
 
-impl Progress {
+impl WorkerProgress {
     const fn is_done(self) -> bool {
         self.pulls > 0 && self.open == 0
     }
@@ -73,7 +73,7 @@ impl Progress {
 
 #[derive(Debug, Default)]
 struct Watched {
-    workers: BTreeMap<Requester, Progress>,
+    workers: BTreeMap<Requester, WorkerProgress>,
     held: VecDeque<(Duration, Message)>,
     /// It is not watched any more.
     off: bool,
@@ -224,8 +224,9 @@ impl Watched {
     fn awaited(&self, who: Requester) -> impl Iterator<Item = Requester> {
         let own = self.workers.get(&who).copied().unwrap_or_default();
         let begins_round = own.pulls > 0;
-        let waits =
-            move |other: &Progress| begins_round && other.pushes == own.pushes && !other.is_done();
+        let waits = move |other: &WorkerProgress| {
+            begins_round && other.pushes == own.pushes && !other.is_done()
+        };
         self.workers.iter().filter(move |(_, other)| waits(other)).map(|(other, _)| *other)
     }
 

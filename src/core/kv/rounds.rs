@@ -35,7 +35,7 @@ pub struct Round {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Span {
+struct RoundSpan {
     first: Duration,
     last: Option<Duration>,
 }
@@ -47,8 +47,8 @@ pub struct Rounds {
     number: u64,
     /// By key: how many rounds were over when it was last pushed.
     keys: BTreeMap<Key, u64>,
-    whole: Option<Span>,
-    servers: BTreeMap<NodeId, Span>,
+    whole: Option<RoundSpan>,
+    servers: BTreeMap<NodeId, RoundSpan>,
     /// Since when nothing is under way; none while something is.
     idle: Option<Duration>,
     /// How long nothing was under way since the round began.
@@ -68,7 +68,7 @@ impl Rounds {
         }
         self.work_begins(now);
         let ended = if again { self.end(now) } else { None };
-        self.whole.get_or_insert(Span { first: now, last: None });
+        self.whole.get_or_insert(RoundSpan { first: now, last: None });
         ended
     }
 
@@ -87,7 +87,7 @@ impl Rounds {
     }
 
     fn end(&mut self, now: Duration) -> Option<Round> {
-        let seconds = |span: Span| Some(span.last?.saturating_sub(span.first).as_secs_f64());
+        let seconds = |span: RoundSpan| Some(span.last?.saturating_sub(span.first).as_secs_f64());
         let servers = std::mem::take(&mut self.servers).into_iter();
         let servers = servers.filter_map(|(id, span)| Some((id, seconds(span)?))).collect();
         self.number += 1;
@@ -102,7 +102,7 @@ impl Rounds {
     pub fn sent(&mut self, now: Duration, server: NodeId) {
         self.work_begins(now);
         if self.whole.is_some() && self.servers.len() < SERVERS_MAX {
-            self.servers.entry(server).or_insert(Span { first: now, last: None });
+            self.servers.entry(server).or_insert(RoundSpan { first: now, last: None });
         }
     }
 

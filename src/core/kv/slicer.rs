@@ -33,7 +33,7 @@ pub fn slice(kv: &KvPairs, value_size: usize, ranges: &[KeyRange]) -> Result<Sli
         }
         return Ok(slices);
     }
-    let mut rest = Rest { keys: kv.keys.clone(), vals: kv.vals.clone(), lens: kv.lens.clone() };
+    let mut rest = Unsliced { keys: kv.keys.clone(), vals: kv.vals.clone(), lens: kv.lens.clone() };
     let mut position = 0;
     for (range, slot) in ranges.iter().zip(&mut slices) {
         // Stock searches by halves and trusts the order; a walk sees every key that is misplaced.
@@ -150,13 +150,13 @@ impl Cut {
 }
 
 /// What is not handed out yet.
-struct Rest {
+struct Unsliced {
     keys: Bytes,
     vals: Bytes,
     lens: Bytes,
 }
 
-impl Rest {
+impl Unsliced {
     /// Takes the first `count` keys and what belongs to them; `count` is at most what is there.
     fn take(&mut self, count: usize, cut: &Cut) -> Result<KvPairs, KvError> {
         let keys = take_front(&mut self.keys, count * KEY_SIZE);

@@ -110,7 +110,7 @@ struct Responder {
 
 /// A request in flight.
 #[derive(Clone, Debug)]
-struct Request {
+struct TrackedRequest {
     /// Ordered by node: each answer, and each server that is left out, is looked up here.
     responders: SmallVec<[Responder; 4]>,
     /// Answers, skipped servers and stock's anonymous `AddResponse` together.
@@ -123,7 +123,7 @@ struct Request {
     asked: Option<Duration>,
 }
 
-impl Request {
+impl TrackedRequest {
     fn expected(&self) -> i32 {
         i32::try_from(self.responders.len()).unwrap_or(i32::MAX)
     }
@@ -178,7 +178,7 @@ pub struct Tracker {
     next: i32,
     /// The numbers have started again from 0.
     lapped: bool,
-    in_flight: BTreeMap<i32, Request>,
+    in_flight: BTreeMap<i32, TrackedRequest>,
     /// Failed runs by their first request.
     failed: BTreeMap<i32, FailedRun>,
     /// `(timestamp, responses)` at `timestamp % RESPONSES_KEPT`.
@@ -211,7 +211,7 @@ impl Tracker {
         }
         let timestamp = self.next;
         self.advance();
-        let mut request = Request {
+        let mut request = TrackedRequest {
             responders: SmallVec::new(),
             received: 0,
             held: false,
@@ -376,11 +376,15 @@ impl Tracker {
         self.select(|request| request.settled.is_none())
     }
 
-    fn select(&self, which: impl Fn(&Request) -> bool) -> Vec<i32> {
+    fn select(&self, which: impl Fn(&TrackedRequest) -> bool) -> Vec<i32> {
         self.in_flight.iter().filter(|(_, request)| which(request)).map(|(ts, _)| *ts).collect()
     }
 
-    fn fail_those(&mut self, reason: &Failure, which: impl Fn(&Request) -> bool) -> Vec<i32> {
+    fn fail_those(
+        &mut self,
+        reason: &Failure,
+        which: impl Fn(&TrackedRequest) -> bool,
+    ) -> Vec<i32> {
         let failed = self.select(which);
         for ts in &failed {
             self.close(*ts, Err(reason.clone()));
@@ -440,7 +444,8 @@ impl Tracker {
     /// How many answers a request still waits for; 0 if it is not in flight.
     #[must_use]
     pub fn awaited(&self, ts: i32) -> usize {
-        let missing = |request: &Request| request.expected().saturating_sub(request.received);
+        let missing =
+            |request: &TrackedRequest| request.expected().saturating_sub(request.received);
         usize::try_from(self.in_flight.get(&ts).map_or(0, missing)).unwrap_or(0)
     }
 

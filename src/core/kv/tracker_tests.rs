@@ -249,7 +249,7 @@ fn the_oldest_request_is_one_that_was_sent_and_waits() {
 
 #[test]
 fn what_is_wrong_is_named() {
-    type Spoil = fn(&mut Request);
+    type Spoil = fn(&mut TrackedRequest);
     let all: [(Spoil, &str); 4] = [
         (|request| request.received = 0, "fewer answers are counted than came"),
         (|request| request.responders.reverse(), "those that were asked are not in order"),

@@ -110,7 +110,7 @@ pub struct Response<'a> {
 
 /// What is kept of a request in flight.
 #[derive(Clone, Debug)]
-struct Open<D> {
+struct OpenRequest<D> {
     payload: D,
     pull: Option<(PullAssembly, bool)>,
 }
@@ -119,7 +119,7 @@ struct Open<D> {
 #[derive(Clone, Debug)]
 pub struct WorkerRequests<D> {
     tracker: Tracker,
-    open: BTreeMap<i32, Open<D>>,
+    open: BTreeMap<i32, OpenRequest<D>>,
     ignored: u64,
 }
 
@@ -168,7 +168,7 @@ impl<D> WorkerRequests<D> {
     pub fn what(&self, ts: i32) -> &'static str {
         match self.open.get(&ts) {
             None => "a command",
-            Some(Open { pull: None, .. }) => "a push",
+            Some(OpenRequest { pull: None, .. }) => "a push",
             Some(_) => "a pull",
         }
     }
@@ -201,7 +201,7 @@ impl<D> WorkerRequests<D> {
             return Err(pending.payload);
         }
         let pull = pending.pull.map(|wish| (PullAssembly::new(wish.keys), wish.want_lens));
-        self.open.insert(ts, Open { payload: pending.payload, pull });
+        self.open.insert(ts, OpenRequest { payload: pending.payload, pull });
         Ok(())
     }
 
@@ -281,7 +281,7 @@ impl<D> WorkerRequests<D> {
         if !self.tracker.is_settled(ts) {
             return None;
         }
-        let Open { payload, pull } = self.open.remove(&ts)?;
+        let OpenRequest { payload, pull } = self.open.remove(&ts)?;
         let assembled = pull.map(|(assembly, want_lens)| assembly.finish(want_lens)).transpose();
         let outcome = assembled.map_err(|source| RequestError::Answer { timestamp: ts, source });
         if let Err(error) = &outcome {

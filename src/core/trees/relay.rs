@@ -63,7 +63,7 @@ pub type Part = (Key, u64, u64);
 
 /// A sum that lacks somebody.
 #[derive(Debug)]
-pub(super) struct Open {
+pub(super) struct OpenSum {
     pub(super) ticket: Ticket,
     /// The pushes in it.
     pub(super) names: Vec<PushName>,
@@ -78,7 +78,7 @@ pub(super) struct Open {
 
 /// A push of the worker itself that awaits its answer.
 #[derive(Clone, Debug)]
-pub(super) struct Own {
+pub(super) struct OwnPush {
     pub(super) ticket: Ticket,
     request: Meta,
 }
@@ -88,8 +88,8 @@ pub(super) struct Own {
 pub struct Relay {
     pub(super) me: NodeId,
     pub(super) trees: Arc<Trees>,
-    pub(super) sums: BTreeMap<Part, Open>,
-    pub(super) own: BTreeMap<Part, Own>,
+    pub(super) sums: BTreeMap<Part, OpenSum>,
+    pub(super) own: BTreeMap<Part, OwnPush>,
     pub(super) early: VecDeque<(Meta, KvPairs)>,
     /// Sums are made in the order of children, not of arrival.
     keeps_order: bool,
@@ -133,7 +133,7 @@ impl Relay {
     pub fn push(&mut self, request: Meta, kv: KvPairs, out: &mut Vec<Step>) {
         let Some((ticket, part)) = own_part(&request, &kv) else { return };
         let name = name_of(&request);
-        self.own.insert(part, Own { ticket, request: request.clone() });
+        self.own.insert(part, OwnPush { ticket, request: request.clone() });
         self.add(part, ticket, vec![name], (request, kv), out);
     }
 
@@ -192,7 +192,7 @@ impl Relay {
                 self.sums.remove(&part);
             }
         }
-        let open = self.sums.entry(part).or_insert_with(|| Open::new(ticket, part));
+        let open = self.sums.entry(part).or_insert_with(|| OpenSum::new(ticket, part));
         // What is in a sum cannot be taken out of it again.
         let mut workers: BTreeSet<NodeId> = names.iter().map(|name| name.worker).collect();
         let is_known = |worker: &NodeId| open.workers.contains(worker);
@@ -238,7 +238,7 @@ impl Relay {
             return;
         }
         let wants = named.is_some_and(|name| name.wants);
-        let Some(Own { request, .. }) = self.own.remove(&part) else { return };
+        let Some(OwnPush { request, .. }) = self.own.remove(&part) else { return };
         let asked = request.placed.clone().unwrap_or_default();
         let Placed { epoch, again, ticket, tickets, routes, overlay, .. } = told.clone();
         let placed = Placed { epoch, again, ticket, tickets, routes, overlay, ..asked };
@@ -255,7 +255,7 @@ impl Relay {
     }
 }
 
-impl Open {
+impl OpenSum {
     fn new(ticket: Ticket, part: Part) -> Self {
         let (names, workers) = (Vec::new(), BTreeSet::new());
         let (meta, keys) = (Meta::default(), Bytes::new());

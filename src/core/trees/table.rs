@@ -11,7 +11,7 @@ const NODES_MAX: usize = 1 << 12;
 
 /// A worker's place in a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct TreePlace {
     /// To whom it sends sums.
     up: NodeId,
     /// From whom it gets values.
@@ -25,7 +25,7 @@ struct Place {
 pub struct Table {
     root: NodeId,
     weight: u32,
-    places: BTreeMap<NodeId, Place>,
+    places: BTreeMap<NodeId, TreePlace>,
     /// Who gets values from each node, ascending.
     children: BTreeMap<NodeId, Vec<NodeId>>,
 }
@@ -41,7 +41,7 @@ impl Table {
         }
         let mut places = BTreeMap::new();
         for node in &tree.nodes {
-            let place = Place { up: node.up, down: node.down, through: 0 };
+            let place = TreePlace { up: node.up, down: node.down, through: 0 };
             if node.node == tree.root || places.insert(node.node, place).is_some() {
                 return Err(format!("node {} is in the tree twice", node.node));
             }
@@ -65,7 +65,11 @@ impl Table {
     }
 
     /// The nodes from one to the root, without that.
-    fn way(&self, from: NodeId, next: impl Fn(&Place) -> NodeId) -> Result<Vec<NodeId>, String> {
+    fn way(
+        &self,
+        from: NodeId,
+        next: impl Fn(&TreePlace) -> NodeId,
+    ) -> Result<Vec<NodeId>, String> {
         let (mut at, mut nodes) = (from, Vec::new());
         while at != self.root {
             let place = self.places.get(&at).filter(|_| nodes.len() < self.places.len());

@@ -25,23 +25,23 @@ pub trait Allocator: Send + Sync {
 /// Zeroed or copied bytes, aligned to eight; readable as elements of any type.
 #[derive(Clone, Debug, Default)]
 pub struct Buffer {
-    memory: Kind,
+    memory: BufferKind,
     len: usize,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum BufferKind {
     Own(Vec<u64>),
     Given(Box<dyn Memory>),
 }
 
-impl Default for Kind {
+impl Default for BufferKind {
     fn default() -> Self {
         Self::Own(Vec::new())
     }
 }
 
-impl Clone for Kind {
+impl Clone for BufferKind {
     fn clone(&self) -> Self {
         let mut copy = self.another();
         copy.bytes_mut().copy_from_slice(self.bytes());
@@ -49,7 +49,7 @@ impl Clone for Kind {
     }
 }
 
-impl Kind {
+impl BufferKind {
     fn own(len: usize) -> Self {
         Self::Own(vec![0; len.div_ceil(8)])
     }
@@ -84,7 +84,7 @@ impl Buffer {
     /// So many zero bytes.
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
-        Self { memory: Kind::own(len), len }
+        Self { memory: BufferKind::own(len), len }
     }
 
     /// A copy; `bytes` may be unaligned.
@@ -108,14 +108,14 @@ impl Buffer {
     pub fn new_in(maker: Option<&dyn Allocator>, len: usize) -> Self {
         let given = maker.and_then(|maker| maker.take(len));
         match given.filter(|memory| memory.bytes().len() == len) {
-            Some(memory) => Self { memory: Kind::Given(memory), len },
+            Some(memory) => Self { memory: BufferKind::Given(memory), len },
             None => Self::zeroed(len),
         }
     }
 
     /// Sees which readers of memory of this kind are done.
     pub fn reclaim(&self) {
-        if let Kind::Given(memory) = &self.memory {
+        if let BufferKind::Given(memory) = &self.memory {
             memory.reclaim();
         }
     }
@@ -129,7 +129,7 @@ impl Buffer {
     /// Makes it so many bytes long. Memory is only ever added; what is in there is undefined.
     pub fn resize(&mut self, len: usize) {
         if len > self.memory.bytes().len() {
-            self.memory = Kind::own(len);
+            self.memory = BufferKind::own(len);
         }
         self.len = len;
     }
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn memory_of_another_kind_holds_the_same_and_begets_its_kind() {
-        let is_given = |buffer: &Buffer| matches!(buffer.memory, Kind::Given(_));
+        let is_given = |buffer: &Buffer| matches!(buffer.memory, BufferKind::Given(_));
         let buffer = Buffer::copy_in(Some(&Pages), &[1, 2, 3, 4, 5, 6, 7, 8, 9]);
         assert!(is_given(&buffer) && is_given(&buffer.another()));
         let mut copy = buffer.clone();

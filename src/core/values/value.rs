@@ -13,9 +13,9 @@ pub(crate) struct Value {
 }
 
 /// Lends a buffer to [`Bytes`].
-struct Lent(Arc<Buffer>);
+struct LentBuffer(Arc<Buffer>);
 
-impl AsRef<[u8]> for Lent {
+impl AsRef<[u8]> for LentBuffer {
     fn as_ref(&self) -> &[u8] {
         self.0.bytes()
     }
@@ -32,7 +32,7 @@ impl Value {
 
     /// What it holds now, whatever is written later.
     pub(crate) fn lend(&self) -> Bytes {
-        Bytes::from_owner(Lent(Arc::clone(&self.shared)))
+        Bytes::from_owner(LentBuffer(Arc::clone(&self.shared)))
     }
 
     /// Lets go of readers that are done.

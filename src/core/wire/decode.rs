@@ -67,7 +67,7 @@ pub fn decode_meta(bytes: &[u8]) -> Result<Meta> {
         return Err(DecodeError::TooLong("the whole"));
     }
     let mut meta = Meta { head: 0, customer_id: 0, ..Meta::default() };
-    let mut reader = Reader(bytes);
+    let mut reader = FieldReader(bytes);
     while let Some(field) = reader.field()? {
         match field.number {
             1 => meta.head = field.int32()?,
@@ -96,11 +96,11 @@ pub fn decode_meta(bytes: &[u8]) -> Result<Meta> {
 }
 
 fn data_types(field: &Field<'_>, out: &mut SmallVec<[i32; 4]>) -> Result<()> {
-    let Value::Bytes(packed) = field.value else {
+    let FieldValue::Bytes(packed) = field.value else {
         out.push(field.int32()?);
         return check_data_types(out.len());
     };
-    let mut reader = Reader(packed);
+    let mut reader = FieldReader(packed);
     while !reader.0.is_empty() {
         out.push(reader.varint()? as i32);
         check_data_types(out.len())?;
@@ -110,7 +110,7 @@ fn data_types(field: &Field<'_>, out: &mut SmallVec<[i32; 4]>) -> Result<()> {
 
 fn devices(bytes: &[u8]) -> Result<Devices> {
     let mut numbers = [0; 4];
-    let mut reader = Reader(bytes);
+    let mut reader = FieldReader(bytes);
     while let Some(field) = reader.field()? {
         if let number @ 1..=4 = field.number {
             numbers[number as usize - 1] = field.int32()?;
@@ -140,7 +140,7 @@ const fn check_settings(count: usize) -> Result<()> {
 fn control(bytes: &[u8]) -> Result<Option<Control>> {
     let mut number = None;
     let mut control = Control::new(Command::Terminate);
-    let mut reader = Reader(bytes);
+    let mut reader = FieldReader(bytes);
     while let Some(field) = reader.field()? {
         match field.number {
             1 => number = Some(field.int32()?),
@@ -186,7 +186,7 @@ fn node(bytes: &[u8]) -> Result<Node> {
         wished_rank: None,
         launched_as: None,
     };
-    let mut reader = Reader(bytes);
+    let mut reader = FieldReader(bytes);
     while let Some(field) = reader.field()? {
         match field.number {
             1 => {
@@ -216,7 +216,7 @@ fn notice(bytes: &[u8]) -> Result<Option<Notice>> {
     let mut kind = 0;
     let (mut about, mut customer, mut words) = (EMPTY, EMPTY, String::new());
     let mut incarnation = 0;
-    let mut reader = Reader(bytes);
+    let mut reader = FieldReader(bytes);
     while let Some(field) = reader.field()? {
         match field.number {
             1 => kind = field.int32()?,
@@ -233,7 +233,7 @@ fn notice(bytes: &[u8]) -> Result<Option<Notice>> {
 
 fn setting(bytes: &[u8]) -> Result<Setting> {
     let mut setting = Setting { name: String::new(), value: String::new() };
-    let mut reader = Reader(bytes);
+    let mut reader = FieldReader(bytes);
     while let Some(field) = reader.field()? {
         match field.number {
             1 => setting.name = text(field.bytes()?, SETTING_BYTES_MAX, "the name of a setting")?,
@@ -256,23 +256,23 @@ fn text(bytes: &[u8], limit: usize, what: &'static str) -> Result<String> {
 }
 
 /// What is left to read.
-struct Reader<'a>(&'a [u8]);
+struct FieldReader<'a>(&'a [u8]);
 
 /// One field.
 struct Field<'a> {
     number: u32,
-    value: Value<'a>,
+    value: FieldValue<'a>,
 }
 
 /// The content of a field.
-enum Value<'a> {
+enum FieldValue<'a> {
     Varint(u64),
     Bytes(&'a [u8]),
     /// Fixed 32 or 64 bits: no field of ours, so only skipped.
     Fixed(u32),
 }
 
-impl<'a> Reader<'a> {
+impl<'a> FieldReader<'a> {
     fn field(&mut self) -> Result<Option<Field<'a>>> {
         if self.0.is_empty() {
             return Ok(None);
@@ -284,15 +284,15 @@ impl<'a> Reader<'a> {
         }
         let kind = (tag & 7) as u32;
         let value = match kind {
-            0 => Value::Varint(self.varint()?),
+            0 => FieldValue::Varint(self.varint()?),
             2 => {
                 let length = self.varint()?;
-                Value::Bytes(
+                FieldValue::Bytes(
                     self.take(usize::try_from(length).map_err(|_| DecodeError::Truncated)?)?,
                 )
             }
-            1 => self.take(8).map(|_| Value::Fixed(1))?,
-            5 => self.take(4).map(|_| Value::Fixed(5))?,
+            1 => self.take(8).map(|_| FieldValue::Fixed(1))?,
+            5 => self.take(4).map(|_| FieldValue::Fixed(5))?,
             _ => return Err(DecodeError::WireType(number, kind)),
         };
         Ok(Some(Field { number, value }))
@@ -321,9 +321,9 @@ impl<'a> Reader<'a> {
 impl<'a> Field<'a> {
     const fn varint(&self) -> Result<u64> {
         match self.value {
-            Value::Varint(value) => Ok(value),
-            Value::Bytes(_) => Err(DecodeError::WireType(self.number, 2)),
-            Value::Fixed(kind) => Err(DecodeError::WireType(self.number, kind)),
+            FieldValue::Varint(value) => Ok(value),
+            FieldValue::Bytes(_) => Err(DecodeError::WireType(self.number, 2)),
+            FieldValue::Fixed(kind) => Err(DecodeError::WireType(self.number, kind)),
         }
     }
 
@@ -338,9 +338,9 @@ impl<'a> Field<'a> {
 
     const fn bytes(&self) -> Result<&'a [u8]> {
         match self.value {
-            Value::Bytes(bytes) => Ok(bytes),
-            Value::Varint(_) => Err(DecodeError::WireType(self.number, 0)),
-            Value::Fixed(kind) => Err(DecodeError::WireType(self.number, kind)),
+            FieldValue::Bytes(bytes) => Ok(bytes),
+            FieldValue::Varint(_) => Err(DecodeError::WireType(self.number, 0)),
+            FieldValue::Fixed(kind) => Err(DecodeError::WireType(self.number, kind)),
         }
     }
 }

@@ -92,7 +92,7 @@ pub enum WaitsFor {
 
 /// One slice of a request.
 #[derive(Clone, Debug)]
-struct Slice {
+struct LocalSlice {
     rank: u32,
     key: Key,
     dtype: Dtype,
@@ -101,9 +101,9 @@ struct Slice {
 
 /// A request of the program that is not answered.
 #[derive(Clone, Debug)]
-struct Open {
+struct OpenCall {
     meta: Meta,
-    slices: Vec<Slice>,
+    slices: Vec<LocalSlice>,
     /// The gradients of so many slices are applied.
     stepped: usize,
     /// What slices have brought, in their order.
@@ -112,7 +112,7 @@ struct Open {
 
 /// How the program names a key, for the worker's own requests.
 #[derive(Clone, Debug)]
-struct Way {
+struct KeyNaming {
     rank: u32,
     meta: Meta,
     keys: Bytes,
@@ -137,8 +137,8 @@ pub struct LocalTraining {
     who: Begins,
     /// Keys that it has made.
     made: BTreeSet<Key>,
-    ways: BTreeMap<Key, Way>,
-    open: BTreeMap<i32, Open>,
+    ways: BTreeMap<Key, KeyNaming>,
+    open: BTreeMap<i32, OpenCall>,
     /// Requests whose push waits until the next iteration may begin, the oldest first.
     held: VecDeque<i32>,
     /// Requests that wait for the value of a key: its first one, or the global one.
@@ -219,7 +219,7 @@ impl LocalTraining {
         };
         if meta.push && self.who.makes_keys {
             let is_new =
-                |slice: &Slice| !self.model.has(slice.key) && !self.made.contains(&slice.key);
+                |slice: &LocalSlice| !self.model.has(slice.key) && !self.made.contains(&slice.key);
             let new = slices.iter().filter(|slice| is_new(slice)).count();
             if new > 0 && new < slices.len() {
                 let why = "a push with first values of some keys and gradients of others";
@@ -238,7 +238,7 @@ impl LocalTraining {
             let time = computed.and_then(|computed| computed.0);
             time.into_iter().for_each(|time| self.gauge.computed(time));
         }
-        self.open.insert(timestamp, Open { meta, slices, stepped: 0, brought: Vec::new() });
+        self.open.insert(timestamp, OpenCall { meta, slices, stepped: 0, brought: Vec::new() });
         let went = self.go_on(now, timestamp, steps);
         self.went(timestamp, went);
         self.after(now, steps);
@@ -254,10 +254,16 @@ impl LocalTraining {
         self.gauge.flights(now, in_flight, over);
     }
 
-    fn make(&mut self, meta: Meta, slices: Vec<Slice>, servers: usize, steps: &mut Vec<LocalStep>) {
+    fn make(
+        &mut self,
+        meta: Meta,
+        slices: Vec<LocalSlice>,
+        servers: usize,
+        steps: &mut Vec<LocalStep>,
+    ) {
         let mut all = Slices::new();
         all.resize(servers, None);
-        for Slice { rank, key, kv, .. } in slices {
+        for LocalSlice { rank, key, kv, .. } in slices {
             self.made.insert(key);
             if let Some(slot) = all.get_mut(rank as usize) {
                 *slot = Some(kv);
@@ -267,15 +273,15 @@ impl LocalTraining {
     }
 
     /// How the program speaks of a key. A push says more than a pull.
-    fn note_way(&mut self, meta: &Meta, slice: &Slice) {
+    fn note_way(&mut self, meta: &Meta, slice: &LocalSlice) {
         let is_known = self.ways.get(&slice.key).is_some_and(|way| way.meta.push || !meta.push);
         if is_known {
             return;
         }
-        let Slice { rank, kv, .. } = slice;
+        let LocalSlice { rank, kv, .. } = slice;
         // The program's memory is its own again when its request is over.
         let keys = Bytes::copy_from_slice(&kv.keys);
-        let way = Way { rank: *rank, meta: Meta { timestamp: 0, ..meta.clone() }, keys };
+        let way = KeyNaming { rank: *rank, meta: Meta { timestamp: 0, ..meta.clone() }, keys };
         self.ways.insert(slice.key, way);
     }
 
@@ -312,10 +318,10 @@ impl LocalTraining {
     fn do_slices(
         &mut self,
         now: Duration,
-        open: &mut Open,
+        open: &mut OpenCall,
         steps: &mut Vec<LocalStep>,
     ) -> Result<(), Stays> {
-        let Open { meta, slices, stepped, brought } = open;
+        let OpenCall { meta, slices, stepped, brought } = open;
         if let Some(missing) = slices.iter().find(|slice| !self.model.has(slice.key)) {
             slices.iter().for_each(|slice| self.pull_first(slice, steps));
             return Err(Stays::For(missing.key));
@@ -334,7 +340,7 @@ impl LocalTraining {
     }
 
     /// The local value of a slice.
-    fn pull(&mut self, slice: &Slice) -> Result<Brought, Stays> {
+    fn pull(&mut self, slice: &LocalSlice) -> Result<Brought, Stays> {
         if self.machine.withholds(slice.key) {
             return Err(Stays::For(slice.key));
         }
@@ -347,7 +353,7 @@ impl LocalTraining {
     fn push(
         &mut self,
         now: Duration,
-        slice: &Slice,
+        slice: &LocalSlice,
         steps: &mut Vec<LocalStep>,
     ) -> Result<(), Stays> {
         let (key, vals) = (slice.key, &slice.kv.vals);
@@ -399,8 +405,8 @@ impl LocalTraining {
     }
 
     /// Asks the servers for the first value of a slice, if it is not here or on its way.
-    fn pull_first(&mut self, slice: &Slice, steps: &mut Vec<LocalStep>) {
-        let Slice { key, dtype, .. } = *slice;
+    fn pull_first(&mut self, slice: &LocalSlice, steps: &mut Vec<LocalStep>) {
+        let LocalSlice { key, dtype, .. } = *slice;
         if self.model.has(key) || self.beginning.insert(key, dtype).is_some() {
             return;
         }
@@ -567,7 +573,7 @@ impl From<StoreError> for Stays {
 }
 
 /// The slices of a request that the local model can answer.
-fn cut(meta: &Meta, slices: Slices, ranges: &[KeyRange]) -> Result<Vec<Slice>, String> {
+fn cut(meta: &Meta, slices: Slices, ranges: &[KeyRange]) -> Result<Vec<LocalSlice>, String> {
     let mut all = Vec::with_capacity(1);
     for (rank, kv) in slices.into_iter().enumerate() {
         let Some(kv) = kv else { continue };
@@ -582,7 +588,7 @@ fn cut(meta: &Meta, slices: Slices, ranges: &[KeyRange]) -> Result<Vec<Slice>, S
                 _ => format!("a request with command {} {CANNOT}", meta.head),
             });
         };
-        all.push(Slice { rank: rank as u32, key, dtype, kv });
+        all.push(LocalSlice { rank: rank as u32, key, dtype, kv });
     }
     Ok(all)
 }

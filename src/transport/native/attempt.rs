@@ -22,7 +22,7 @@ const ANSWER_MAX: usize = 16 << 10;
 
 /// What is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum AttemptStage {
     Connecting,
     /// The answers of so many tunnels.
     Tunnels(usize),
@@ -38,7 +38,7 @@ pub(super) struct Attempt {
     pub(super) pipe: OutPipe,
     pub(super) token: u64,
     pub(super) until: Instant,
-    stage: Stage,
+    stage: AttemptStage,
     /// Which of the channel's ways it takes.
     pub(super) way: usize,
     /// Tunnels on the way, and all that is said to them.
@@ -63,7 +63,7 @@ pub(super) struct ChosenWay<'a> {
 
 /// How far an attempt has come.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) enum AttemptOutcome {
     /// Wait for more.
     Pending,
     /// The peer says what it can do.
@@ -87,7 +87,7 @@ impl Attempt {
             pipe: OutPipe::over_socket(dial(way.first, way.from)?),
             token,
             until: awake::now() + if detours { DETOUR_AFTER } else { ATTEMPT_LIMIT },
-            stage: Stage::Connecting,
+            stage: AttemptStage::Connecting,
             way: place,
             tunnels: way.then.len(),
             asks: way.asks()?,
@@ -115,7 +115,7 @@ impl Attempt {
             pipe,
             token,
             until: awake::now() + ATTEMPT_LIMIT,
-            stage: Stage::Greeting,
+            stage: AttemptStage::Greeting,
             way: 0,
             tunnels: 0,
             asks: Vec::new(),
@@ -127,22 +127,22 @@ impl Attempt {
     }
 
     /// Something happened on the socket.
-    pub(super) fn step(&mut self, writable: bool) -> Outcome {
-        self.try_step(writable).unwrap_or_else(Outcome::Failed)
+    pub(super) fn step(&mut self, writable: bool) -> AttemptOutcome {
+        self.try_step(writable).unwrap_or_else(AttemptOutcome::Failed)
     }
 
-    fn try_step(&mut self, writable: bool) -> io::Result<Outcome> {
-        if self.stage == Stage::Connecting {
+    fn try_step(&mut self, writable: bool) -> io::Result<AttemptOutcome> {
+        if self.stage == AttemptStage::Connecting {
             failure(&self.pipe.socket)?;
             if !writable {
-                return Ok(Outcome::Pending);
+                return Ok(AttemptOutcome::Pending);
             }
             if self.tunnels == 0 {
                 self.begin()?;
             } else {
                 let limit = if self.detours { DETOUR_AFTER } else { ATTEMPT_LIMIT };
                 self.until = awake::now() + limit;
-                self.stage = Stage::Tunnels(self.tunnels);
+                self.stage = AttemptStage::Tunnels(self.tunnels);
                 socket_write_with(&self.pipe.socket, &self.asks, &[])?;
             }
         }
@@ -161,12 +161,12 @@ impl Attempt {
     }
 
     fn say(&mut self, query: bool) -> io::Result<()> {
-        self.stage = if query { Stage::Asking } else { Stage::Greeting };
+        self.stage = if query { AttemptStage::Asking } else { AttemptStage::Greeting };
         let bytes = greeting(Kind::Hello, &Hello { query, ..self.hello }.encode());
         socket_write_with(&self.pipe.socket, &bytes, &[])
     }
 
-    fn read_answer(&mut self) -> io::Result<Outcome> {
+    fn read_answer(&mut self) -> io::Result<AttemptOutcome> {
         let mut bytes = [0; 4096];
         let mut ended = false;
         loop {
@@ -185,7 +185,7 @@ impl Attempt {
                 return Err(io::ErrorKind::InvalidData.into());
             }
         }
-        if let Stage::Tunnels(left) = &mut self.stage {
+        if let AttemptStage::Tunnels(left) = &mut self.stage {
             let leads = take_answers(&mut self.buffer, left)?;
             if leads {
                 self.begin()?;
@@ -193,12 +193,12 @@ impl Attempt {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             // The peer says nothing before it is greeted.
-            return Ok(Outcome::Pending);
+            return Ok(AttemptOutcome::Pending);
         }
         match parse(&self.buffer, 0).map_err(io::Error::other)? {
             Parsed::Head(head) => self.answer(&head),
             Parsed::Need(_) if ended => Err(io::ErrorKind::UnexpectedEof.into()),
-            Parsed::Need(_) => Ok(Outcome::Pending),
+            Parsed::Need(_) => Ok(AttemptOutcome::Pending),
         }
     }
 
@@ -209,29 +209,29 @@ impl Attempt {
 
     /// True if the peer's host has answered.
     pub(super) const fn has_reached(&self) -> bool {
-        !matches!(self.stage, Stage::Connecting | Stage::Tunnels(_))
+        !matches!(self.stage, AttemptStage::Connecting | AttemptStage::Tunnels(_))
     }
 
     /// True if it is the peer's turn to answer: a refusal is the peer's, not that of a gateway.
     pub(super) const fn asks_peer(&self) -> bool {
         match self.stage {
-            Stage::Connecting => self.tunnels == 0,
-            Stage::Tunnels(left) => left == 1,
-            Stage::Asking | Stage::Greeting => true,
+            AttemptStage::Connecting => self.tunnels == 0,
+            AttemptStage::Tunnels(left) => left == 1,
+            AttemptStage::Asking | AttemptStage::Greeting => true,
         }
     }
 
-    fn answer(&mut self, head: &Head) -> io::Result<Outcome> {
+    fn answer(&mut self, head: &Head) -> io::Result<AttemptOutcome> {
         let rest = self.buffer.split_off(head.size);
         let frame = std::mem::replace(&mut self.buffer, rest);
         let content = &frame[HEADER..];
         match (head.header.kind, self.stage) {
-            (Kind::Info, Stage::Asking) => {
-                Info::decode(content).map(Outcome::Told).map_err(io::Error::other)
+            (Kind::Info, AttemptStage::Asking) => {
+                Info::decode(content).map(AttemptOutcome::Told).map_err(io::Error::other)
             }
-            (Kind::Welcome, Stage::Greeting) => {
+            (Kind::Welcome, AttemptStage::Greeting) => {
                 let welcome = Welcome::decode(content).map_err(io::Error::other)?;
-                Ok(Outcome::Welcome(welcome, std::mem::take(&mut self.buffer)))
+                Ok(AttemptOutcome::Welcome(welcome, std::mem::take(&mut self.buffer)))
             }
             (Kind::Refuse, _) => {
                 let text = String::from_utf8_lossy(content);

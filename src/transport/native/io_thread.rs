@@ -16,7 +16,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 use super::channel::UnsentLimits;
 use super::handshake::{Handshake, Wish};
 use super::pace_for_copies::PaceForCopies;
-use super::plane::{Arrival, Command, Plane};
+use super::plane::{Arrival, Plane, PlaneCommand};
 use super::shared::Shared;
 use super::task::{Registry, Task};
 use crate::sync::lock;
@@ -108,34 +108,34 @@ impl IoThread {
     fn obey(&mut self) -> bool {
         for command in self.plane.take_commands() {
             match command {
-                Command::Listen(listener) => {
+                PlaneCommand::Listen(listener) => {
                     // It cannot fail but for want of memory; then nobody can connect, and says so.
                     let _ = self.listen(Listener::Tcp(listener));
                 }
-                Command::Joined => {
+                PlaneCommand::Joined => {
                     for listener in std::mem::take(&mut self.silent) {
                         let _ = self.listen(listener);
                     }
                 }
-                Command::StopListening => {
+                PlaneCommand::StopListening => {
                     self.listeners.clear();
                     self.silent.clear();
                     self.handshakes.clear();
                 }
-                Command::Connect(channel) => {
+                PlaneCommand::Connect(channel) => {
                     self.tasks.insert(channel.number, Task::new(channel, awake::now()));
                 }
-                Command::GiveUp(number, until) => {
+                PlaneCommand::GiveUp(number, until) => {
                     if let Some(task) = self.tasks.get_mut(&number) {
                         task.give_up(until, &self.shared);
                     }
                 }
-                Command::Look(number) => {
+                PlaneCommand::Look(number) => {
                     if let Some(task) = self.tasks.get_mut(&number) {
                         task.broken(&mut self.registry, &self.shared, awake::now());
                     }
                 }
-                Command::End => return false,
+                PlaneCommand::End => return false,
             }
         }
         true

@@ -74,7 +74,7 @@ pub use lend::LEND_MIN;
 pub use lent_memory::LentMemory;
 use outbox::Limits;
 pub(crate) use pipe::{socket_read, socket_write, socket_write_with};
-use plane::{Command, Plane};
+use plane::{Plane, PlaneCommand};
 use pslite_observe::awake;
 use receiver::Receiver;
 pub use receiver_handoff::Stay;
@@ -150,7 +150,7 @@ impl NativeTransport {
     /// wait. Can be set once.
     pub fn set_token(&self, token: [u8; TOKEN_BYTES]) {
         if self.shared.set_token(token) {
-            self.plane.command(Command::Joined);
+            self.plane.command(PlaneCommand::Joined);
         }
     }
 
@@ -178,7 +178,7 @@ impl NativeTransport {
         listener.set_nonblocking(true).map_err(fail)?;
         let port = listener.local_addr().map_err(fail)?.port();
         crate::sys::fork::note_listening(port);
-        self.plane.command(Command::Listen(listener));
+        self.plane.command(PlaneCommand::Listen(listener));
         Ok(port)
     }
 
@@ -236,7 +236,7 @@ impl NativeTransport {
         let channel = Arc::new(Channel::new(number, key, identity, ways, connections, limits));
         self.plane.add_channel(Arc::clone(&channel));
         let old = self.peers_mut().insert(key, Arc::clone(&channel));
-        self.plane.command(Command::Connect(channel));
+        self.plane.command(PlaneCommand::Connect(channel));
         if let Some(old) = old {
             self.give_up(&old, FLUSH);
         }
@@ -244,7 +244,7 @@ impl NativeTransport {
 
     fn give_up(&self, channel: &Channel, linger: Duration) {
         channel.give_up();
-        self.plane.command(Command::GiveUp(channel.number, awake::now() + linger));
+        self.plane.command(PlaneCommand::GiveUp(channel.number, awake::now() + linger));
     }
 
     /// Gives a channel another key.
@@ -274,7 +274,7 @@ impl NativeTransport {
     pub fn take_back(&self, key: i32) -> Option<TakenBack> {
         let channel = self.peer(key)?;
         let messages = channel.take_back()?;
-        self.plane.command(Command::GiveUp(channel.number, awake::now()));
+        self.plane.command(PlaneCommand::GiveUp(channel.number, awake::now()));
         Some(TakenBack { channel: channel.number, messages, why: channel.why() })
     }
 
@@ -344,7 +344,7 @@ impl NativeTransport {
         }
         let stopping = || shared.is_stopping();
         if channel.send(shared, meta, data, class, mode, stopping)? {
-            self.plane.command(Command::Look(channel.number));
+            self.plane.command(PlaneCommand::Look(channel.number));
         }
         self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
         Ok(bytes)
@@ -387,14 +387,14 @@ impl NativeTransport {
         let Some(io_thread) = lock(&self.io_thread).take() else { return };
         self.plane.stop();
         let until = awake::now() + linger;
-        self.plane.command(Command::StopListening);
+        self.plane.command(PlaneCommand::StopListening);
         lock(&self.receiver).say_goodbye();
         let channels = self.plane.all_channels();
         channels.iter().for_each(|channel| channel.flush(&self.shared.receipts));
         channels.iter().for_each(|channel| channel.wait_until_empty(until));
         self.peers_mut().clear();
         channels.iter().for_each(|channel| channel.give_up());
-        self.plane.command(Command::End);
+        self.plane.command(PlaneCommand::End);
         // A panic there has been reported already, by the panic itself.
         let _ = io_thread.join();
         channels.iter().for_each(|channel| channel.disconnected());
@@ -428,7 +428,7 @@ impl NativeTransport {
         drop(peers);
         let (begun, broken) = channel.probe(of, &self.shared);
         if broken {
-            self.plane.command(Command::Look(channel.number));
+            self.plane.command(PlaneCommand::Look(channel.number));
         }
         begun
     }

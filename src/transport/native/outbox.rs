@@ -52,7 +52,7 @@ pub(super) struct Limits {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Progress {
+enum WriteProgress {
     Waiting,
     /// Some fragments are cut.
     Begun,
@@ -83,7 +83,7 @@ struct Stored {
     /// It has room apart ([`SendMode::Queue`]).
     queued: bool,
     after: u64,
-    state: Progress,
+    state: WriteProgress,
     since: Instant,
 }
 
@@ -230,7 +230,7 @@ impl Outbox {
             class,
             queued,
             after,
-            state: Progress::Waiting,
+            state: WriteProgress::Waiting,
             since: now,
         });
         self.waiting.push(class, sequence);
@@ -285,16 +285,16 @@ impl Outbox {
         let index = self.index(sequence)?;
         let fragment_bytes = self.limits.fragment_bytes.min(most) as u64;
         let message = &mut self.stored[index];
-        if let Some(leases) = leases.filter(|_| message.state == Progress::Waiting) {
+        if let Some(leases) = leases.filter(|_| message.state == WriteProgress::Waiting) {
             message.lend(leases);
         }
         let (offset, len) = (message.cut, (message.total - message.cut).min(fragment_bytes));
         message.cut += len;
         if message.cut == message.total {
             self.begun.retain(|begun| *begun != sequence);
-            message.state = Progress::Sent;
-        } else if message.state == Progress::Waiting {
-            message.state = Progress::Begun;
+            message.state = WriteProgress::Sent;
+        } else if message.state == WriteProgress::Waiting {
+            message.state = WriteProgress::Begun;
             self.begun.push(sequence);
         }
         let (ack_channel, ack) = ack.unwrap_or_default();
@@ -394,8 +394,8 @@ impl Outbox {
     pub(super) fn confirm(&mut self, upto: u64) -> bool {
         while self.first <= upto {
             let Some(front) = self.stored.front() else { return false };
-            let gone = front.state == Progress::Confirmed
-                || front.state == Progress::Sent && front.written >= front.total;
+            let gone = front.state == WriteProgress::Confirmed
+                || front.state == WriteProgress::Sent && front.written >= front.total;
             if !gone {
                 return false;
             }
@@ -429,14 +429,14 @@ impl Outbox {
         }
         for sequence in beyond {
             if let Some(index) = self.index(*sequence) {
-                self.stored[index].state = Progress::Confirmed;
+                self.stored[index].state = WriteProgress::Confirmed;
             }
         }
         self.begun.clear();
         self.waiting = PriorityFifo::new();
         for (sequence, message) in (self.first..).zip(&mut self.stored) {
-            if message.state != Progress::Confirmed {
-                message.state = Progress::Waiting;
+            if message.state != WriteProgress::Confirmed {
+                message.state = WriteProgress::Waiting;
                 message.unlend();
                 (message.cut, message.written) = (0, 0);
                 self.waiting.push(message.class, sequence);

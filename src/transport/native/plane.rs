@@ -24,7 +24,7 @@ pub(super) struct Arrival {
 
 /// What the other threads ask for.
 #[derive(Debug)]
-pub(super) enum Command {
+pub(super) enum PlaneCommand {
     /// Accept connections there.
     Listen(TcpListener),
     /// The job's token is known now.
@@ -46,7 +46,7 @@ pub(super) struct Plane {
     shared: Arc<Shared>,
     /// Connections on their way from the I/O thread to the receiving one.
     pub(super) arrivals: Mutex<Vec<Arrival>>,
-    commands: Mutex<Vec<Command>>,
+    commands: Mutex<Vec<PlaneCommand>>,
     channels: RwLock<BTreeMap<u32, Arc<Channel>>>,
 }
 
@@ -70,12 +70,12 @@ impl Plane {
         self.all_channels().iter().for_each(|channel| channel.wake());
     }
 
-    pub(super) fn command(&self, command: Command) {
+    pub(super) fn command(&self, command: PlaneCommand) {
         lock(&self.commands).push(command);
         self.shared.io_bell.ring();
     }
 
-    pub(super) fn take_commands(&self) -> Vec<Command> {
+    pub(super) fn take_commands(&self) -> Vec<PlaneCommand> {
         std::mem::take(&mut *lock(&self.commands))
     }
 

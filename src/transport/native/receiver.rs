@@ -56,7 +56,7 @@ const BELL: u64 = 0;
 /// Added to the token of a connection: it is only the bell of its ring.
 const OF_RING: u64 = 1 << 63;
 
-struct Connection {
+struct InConnection {
     pipe: InPipe,
     reader: Reader,
     session: (u64, u32),
@@ -86,7 +86,7 @@ struct Entry {
 
 /// What a wait brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Seen {
+enum WaitResult {
     Nothing,
     Something,
     Bell,
@@ -97,7 +97,7 @@ pub(super) struct Receiver {
     /// In front of it, as it has to be dropped first.
     _mark: Mark,
     epoll: Epoll,
-    connections: BTreeMap<u64, Connection>,
+    connections: BTreeMap<u64, InConnection>,
     sessions: BTreeMap<(u64, u32), Entry>,
     ready: VecDeque<NativeIncoming>,
     /// Tokens of the connections with a ring.
@@ -169,12 +169,12 @@ impl Receiver {
             }
             self.from_rings = 0;
             match self.stay_awake(shared).map_err(RecvError::Io)? {
-                Seen::Nothing => {}
-                Seen::Something => continue,
-                Seen::Bell => return Ok(None),
+                WaitResult::Nothing => {}
+                WaitResult::Something => continue,
+                WaitResult::Bell => return Ok(None),
             }
             let seen = self.sleep(shared, until).map_err(RecvError::Io)?;
-            if seen == Seen::Bell || until.is_some_and(|until| awake::now() >= until) {
+            if seen == WaitResult::Bell || until.is_some_and(|until| awake::now() >= until) {
                 return Ok(None);
             }
         }
@@ -192,7 +192,7 @@ impl Receiver {
         let mut any = false;
         for index in 0..self.rings.len() {
             let Some(token) = self.rings.get(index).copied() else { break };
-            let has_bytes = |connection: &Connection| {
+            let has_bytes = |connection: &InConnection| {
                 connection.pipe.ring().is_some_and(|ring| ring.has_bytes())
             };
             if self.connections.get(&token).is_some_and(has_bytes) {
@@ -220,7 +220,7 @@ impl Receiver {
     }
 
     /// Waits until something can be read, or that time has come.
-    fn sleep(&mut self, shared: &Shared, until: Option<Instant>) -> io::Result<Seen> {
+    fn sleep(&mut self, shared: &Shared, until: Option<Instant>) -> io::Result<WaitResult> {
         let rings =
             || self.rings.iter().filter_map(|token| self.connections.get(token)?.pipe.ring());
         let all_asleep = rings().all(|ring| ring.sleep());
@@ -239,7 +239,7 @@ impl Receiver {
     }
 
     /// Reads what can be read, from all.
-    fn poll(&mut self, timeout: EpollTimeout, shared: &Shared) -> io::Result<Seen> {
+    fn poll(&mut self, timeout: EpollTimeout, shared: &Shared) -> io::Result<WaitResult> {
         shared.receive_syscalls.fetch_add(1, Relaxed);
         let waited = self.epoll.wait(&mut self.events, timeout);
         let rings = self.rings.iter().filter_map(|token| self.connections.get(token)?.pipe.ring());
@@ -249,11 +249,11 @@ impl Receiver {
             Err(nix::errno::Errno::EINTR) => 0,
             Err(error) => return Err(error.into()),
         };
-        let mut seen = if count > 0 { Seen::Something } else { Seen::Nothing };
+        let mut seen = if count > 0 { WaitResult::Something } else { WaitResult::Nothing };
         for index in 0..count {
             let token = self.events[index].data();
             if token == BELL {
-                seen = Seen::Bell;
+                seen = WaitResult::Bell;
                 shared.receive_bell.silence();
                 self.welcome_arrivals(shared);
             } else if self.rings.contains(&token) {

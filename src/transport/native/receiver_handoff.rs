@@ -37,7 +37,7 @@ pub(super) struct ReceiverHandoff {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Holder {
+enum ReceiverHolder {
     /// The thread that does nothing else.
     #[default]
     Receiver,
@@ -48,7 +48,7 @@ enum Holder {
 
 /// What the receiving thread does when it is aside and has looked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
+enum AfterLook {
     Sits,
     /// Looks again after a while.
     Naps,
@@ -58,7 +58,7 @@ enum Next {
 
 #[derive(Debug)]
 struct HandoffState {
-    holder: Holder,
+    holder: ReceiverHolder,
     /// The receiving thread is to sit down as soon as the seat is free.
     needed: bool,
     /// It sleeps until it is called.
@@ -81,7 +81,7 @@ struct HandoffState {
 impl Default for HandoffState {
     fn default() -> Self {
         Self {
-            holder: Holder::Receiver,
+            holder: ReceiverHolder::Receiver,
             needed: false,
             sleeps: false,
             visits: 0,
@@ -103,24 +103,24 @@ impl HandoffState {
         let answered = self.begun == self.begun_before;
         let goes = self.asleep == 0 || self.asleep == 1 && answered;
         if goes {
-            (self.holder, self.needed) = (Holder::Nobody, false);
+            (self.holder, self.needed) = (ReceiverHolder::Nobody, false);
             self.seen = self.visits.wrapping_sub(1);
         }
         goes
     }
 
     /// The receiving thread is aside and looks.
-    fn look(&mut self, stopping: bool) -> Next {
+    fn look(&mut self, stopping: bool) -> AfterLook {
         let came = std::mem::replace(&mut self.seen, self.visits) != self.visits;
         let stays_away = came && !self.needed && !stopping;
-        self.sleeps = self.holder == Holder::Waiter && !stays_away;
+        self.sleeps = self.holder == ReceiverHolder::Waiter && !stays_away;
         if self.sleeps {
-            Next::Sleeps
+            AfterLook::Sleeps
         } else if stays_away {
-            Next::Naps
+            AfterLook::Naps
         } else {
-            self.holder = Holder::Receiver;
-            Next::Sits
+            self.holder = ReceiverHolder::Receiver;
+            AfterLook::Sits
         }
     }
 
@@ -128,13 +128,13 @@ impl HandoffState {
     /// way.
     fn begin(&mut self, now: Instant, alone: bool) -> bool {
         self.begun = self.begun.wrapping_add(1);
-        if self.holder == Holder::Nobody && alone && self.asleep == 0 && !self.needed {
-            self.holder = Holder::Waiter;
+        if self.holder == ReceiverHolder::Nobody && alone && self.asleep == 0 && !self.needed {
+            self.holder = ReceiverHolder::Waiter;
             self.visits += 1;
             return true;
         }
         self.asleep += 1;
-        self.needed |= self.holder == Holder::Nobody;
+        self.needed |= self.holder == ReceiverHolder::Nobody;
         let soon = |last| now.saturating_duration_since(last) < SOON;
         let counts = alone && self.asleep == 1 && self.last.is_some_and(soon);
         self.waits = if counts { self.waits + 1 } else { 0 };
@@ -154,7 +154,7 @@ impl HandoffState {
     /// The waiter leaves the seat. `got`: something that it waited for. `more`: something else is
     /// there.
     fn leave(&mut self, now: Instant, got: bool, more: bool) {
-        self.holder = Holder::Nobody;
+        self.holder = ReceiverHolder::Nobody;
         self.last = Some(now);
         self.waits = 0;
         let paid = got && self.asleep == 0;
@@ -184,15 +184,15 @@ impl ReceiverHandoff {
         self.aside.store(true, Ordering::Relaxed);
         loop {
             match state.look(stopping()) {
-                Next::Sits => {
+                AfterLook::Sits => {
                     self.aside.store(false, Ordering::Relaxed);
                     return;
                 }
-                Next::Naps => {
+                AfterLook::Naps => {
                     let napped = self.called.wait_timeout(state, SEAT_LOOK_EVERY);
                     state = napped.unwrap_or_else(PoisonError::into_inner).0;
                 }
-                Next::Sleeps => {
+                AfterLook::Sleeps => {
                     state = self.called.wait(state).unwrap_or_else(PoisonError::into_inner);
                 }
             }
@@ -232,7 +232,7 @@ impl ReceiverHandoff {
     }
 
     fn call_if_needed(&self, state: &HandoffState) {
-        let is_free = state.holder == Holder::Nobody;
+        let is_free = state.holder == ReceiverHolder::Nobody;
         if is_free && (state.needed || state.sleeps) {
             self.called.notify_all();
         }

@@ -21,7 +21,7 @@ fn aside() -> (HandoffState, Instant) {
     let (mut state, mut now) = (HandoffState::default(), Instant::now());
     sleeps(&mut state, &mut now, WAITS + 1);
     assert!(state.is_wanted() && state.make_way());
-    assert_eq!(state.look(false), Next::Naps);
+    assert_eq!(state.look(false), AfterLook::Naps);
     (state, now)
 }
 
@@ -74,11 +74,11 @@ fn a_waiter_takes_the_free_seat_and_nobody_is_told_when_he_leaves() {
         assert!(state.begin(now, true));
         assert!(!state.begin(now, true), "it is taken");
         state.wake(now);
-        assert_eq!(state.look(false), Next::Naps);
+        assert_eq!(state.look(false), AfterLook::Naps);
         state.leave(now, true, false);
         assert!(!state.needed);
     }
-    assert_eq!(state.look(false), Next::Sits, "nobody came again");
+    assert_eq!(state.look(false), AfterLook::Sits, "nobody came again");
     assert!(!state.begin(now, true));
 }
 
@@ -86,10 +86,10 @@ fn a_waiter_takes_the_free_seat_and_nobody_is_told_when_he_leaves() {
 fn a_waiter_who_stays_long_tells_when_he_leaves() {
     let (mut state, now) = aside();
     assert!(state.begin(now, true));
-    assert_eq!((state.look(false), state.look(false)), (Next::Naps, Next::Sleeps));
+    assert_eq!((state.look(false), state.look(false)), (AfterLook::Naps, AfterLook::Sleeps));
     assert!(state.sleeps);
     state.leave(now, true, false);
-    assert_eq!(state.look(false), Next::Sits);
+    assert_eq!(state.look(false), AfterLook::Sits);
 }
 
 #[test]
@@ -102,19 +102,19 @@ fn the_receiving_thread_comes_back_when_it_is_needed() {
             0 => {} // He sleeps, as his answer is not the only one under way.
             1 => {
                 assert!(!state.begin(now, true), "another one sleeps");
-                assert_eq!(state.look(false), Next::Naps);
+                assert_eq!(state.look(false), AfterLook::Naps);
                 state.leave(now, true, false);
             }
             2 => state.leave(now, true, true),
             3 => state.leave(now, false, false),
             _ => {
-                assert_eq!(state.look(true), Next::Sleeps, "the seat is taken");
+                assert_eq!(state.look(true), AfterLook::Sleeps, "the seat is taken");
                 state.leave(now, true, false);
             }
         }
         assert!(state.needed || case == 4);
         assert!(case == 4 || !state.begin(now, true), "it is on its way back");
-        assert_eq!(state.look(case == 4), Next::Sits, "case {case}");
+        assert_eq!(state.look(case == 4), AfterLook::Sits, "case {case}");
     }
 }
 
@@ -131,11 +131,11 @@ fn a_second_request_calls_the_receiving_thread() {
         assert!(lock(&handoff.state).needed);
         if let Some(mut stay) = stay {
             assert!(stay.sits());
-            assert_eq!(lock(&handoff.state).look(false), Next::Sleeps);
+            assert_eq!(lock(&handoff.state).look(false), AfterLook::Sleeps);
             (stay.got, stay.more) = (true, false);
         }
         assert!(!handoff.begin(true).sits(), "it is on its way back");
-        assert_eq!(lock(&handoff.state).look(false), Next::Sits);
+        assert_eq!(lock(&handoff.state).look(false), AfterLook::Sits);
     }
     let handoff = ReceiverHandoff::default();
     handoff.need_receiver();
@@ -146,7 +146,7 @@ fn a_second_request_calls_the_receiving_thread() {
 fn what_does_not_pay_is_tried_less_and_less() {
     let (mut state, now) = aside();
     for times in 1..20 {
-        state.holder = Holder::Nobody;
+        state.holder = ReceiverHolder::Nobody;
         state.needed = false;
         assert!(state.begin(now, true));
         if times % 2 == 0 {
@@ -158,7 +158,7 @@ fn what_does_not_pay_is_tried_less_and_less() {
         }
         assert_eq!(state.enough, (WAITS << times).min(WAITS_MAX));
     }
-    state.holder = Holder::Nobody;
+    state.holder = ReceiverHolder::Nobody;
     state.needed = false;
     assert!(state.begin(now, true));
     state.leave(now, true, false);

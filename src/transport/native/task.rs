@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 
 use self::ways::Looks;
-use super::attempt::{Attempt, Outcome, asks_first, hello_of};
+use super::attempt::{Attempt, AttemptOutcome, asks_first, hello_of};
 use super::channel::{Channel, Lane, Told};
 use super::shared::Shared;
 use super::types::Carriers;
@@ -63,7 +63,7 @@ impl Registry {
 }
 
 #[derive(Debug)]
-enum Phase {
+enum TaskPhase {
     /// Until the next attempt.
     Waiting(Instant),
     Trying(Box<Attempt>),
@@ -74,7 +74,7 @@ enum Phase {
 #[derive(Debug)]
 pub(super) struct Task {
     channel: Arc<Channel>,
-    phase: Phase,
+    phase: TaskPhase,
     /// Attempts to make further connections of a channel that is up.
     extras: Vec<Attempt>,
     attempt: u32,
@@ -98,7 +98,7 @@ impl Task {
     pub(super) fn new(channel: Arc<Channel>, now: Instant) -> Self {
         Self {
             channel,
-            phase: Phase::Waiting(now),
+            phase: TaskPhase::Waiting(now),
             extras: Vec::new(),
             attempt: 0,
             backoff: BACKOFF.0,
@@ -137,16 +137,16 @@ impl Task {
             // The first way may be cut.
             (false, _) => ANSWER_LIMIT,
         };
-        let silent = self.told_up != Some(false) && !matches!(self.phase, Phase::Up);
+        let silent = self.told_up != Some(false) && !matches!(self.phase, TaskPhase::Up);
         silent.then(|| self.down_since + limit)
     }
 
     /// When `tick` must be called.
     pub(super) fn deadline(&self, shared: &Shared) -> Option<Instant> {
         let phase = match &self.phase {
-            Phase::Waiting(until) => Some(*until),
-            Phase::Trying(attempt) => Some(attempt.until),
-            Phase::Up => self.look_due(),
+            TaskPhase::Waiting(until) => Some(*until),
+            TaskPhase::Trying(attempt) => Some(attempt.until),
+            TaskPhase::Up => self.look_due(),
         };
         let extras = self.extras.iter().map(|attempt| attempt.until).min();
         // A channel that was given up is looked at often: nobody tells when it is empty.
@@ -168,11 +168,13 @@ impl Task {
         let late = |attempt: &mut Attempt| attempt.until <= now;
         self.extras.extract_if(.., late).for_each(|late| registry.forget_token(late.token));
         match &self.phase {
-            Phase::Waiting(until) if *until <= now => self.try_now(registry, epoll, shared, now),
-            Phase::Trying(attempt) if attempt.until <= now => {
+            TaskPhase::Waiting(until) if *until <= now => {
+                self.try_now(registry, epoll, shared, now)
+            }
+            TaskPhase::Trying(attempt) if attempt.until <= now => {
                 self.failed(&io::ErrorKind::TimedOut.into(), shared, now);
             }
-            Phase::Up if self.look_due().is_some_and(|at| at <= now) => {
+            TaskPhase::Up if self.look_due().is_some_and(|at| at <= now) => {
                 self.look_at_ways(registry, epoll, shared, now);
             }
             _ => {}
@@ -215,7 +217,7 @@ impl Task {
         let attempt = Attempt::tcp(way, self.hello(shared), ask_first, registry.token());
         self.next_way += 1;
         match attempt.and_then(|attempt| self.watch(attempt, registry, epoll)) {
-            Ok(attempt) => self.phase = Phase::Trying(Box::new(attempt)),
+            Ok(attempt) => self.phase = TaskPhase::Trying(Box::new(attempt)),
             Err(error) => self.failed(&error, shared, now),
         }
     }
@@ -244,7 +246,7 @@ impl Task {
         now: Instant,
     ) {
         let writable = flags.contains(EpollFlags::EPOLLOUT);
-        if let Phase::Trying(attempt) = &mut self.phase
+        if let TaskPhase::Trying(attempt) = &mut self.phase
             && attempt.token == token
         {
             let outcome = attempt.step(writable);
@@ -267,23 +269,23 @@ impl Task {
 
     fn outcome(
         &mut self,
-        outcome: Outcome,
+        outcome: AttemptOutcome,
         registry: &mut Registry,
         epoll: &Epoll,
         shared: &Shared,
         now: Instant,
     ) {
         match outcome {
-            Outcome::Pending => {}
-            Outcome::Failed(error) => self.failed(&error, shared, now),
-            Outcome::Told(info) => {
+            AttemptOutcome::Pending => {}
+            AttemptOutcome::Failed(error) => self.failed(&error, shared, now),
+            AttemptOutcome::Told(info) => {
                 if let Err(error) = self.choose_carrier(&info, registry, epoll, shared) {
                     self.failed(&error, shared, now);
                 }
             }
-            Outcome::Welcome(welcome, rest) => {
-                let phase = std::mem::replace(&mut self.phase, Phase::Up);
-                if let Phase::Trying(attempt) = phase {
+            AttemptOutcome::Welcome(welcome, rest) => {
+                let phase = std::mem::replace(&mut self.phase, TaskPhase::Up);
+                if let TaskPhase::Trying(attempt) = phase {
                     self.stands(*attempt, rest, &welcome, registry, epoll, shared);
                 }
             }
@@ -321,7 +323,7 @@ impl Task {
         });
         match attempt {
             Ok(attempt) => {
-                self.phase = Phase::Trying(Box::new(attempt));
+                self.phase = TaskPhase::Trying(Box::new(attempt));
                 Ok(())
             }
             Err(error) if shared.options.carriers == Carriers::Shm => Err(error),
@@ -332,7 +334,7 @@ impl Task {
                 let level = if is_news { Level::Warning } else { Level::Verbose };
                 self.say(level, &format!("TCP is used: {error}"));
                 match &mut self.phase {
-                    Phase::Trying(attempt) => attempt.greet(),
+                    TaskPhase::Trying(attempt) => attempt.greet(),
                     _ => Ok(()),
                 }
             }
@@ -357,7 +359,7 @@ impl Task {
     }
 
     fn failed(&mut self, error: &io::Error, shared: &Shared, now: Instant) {
-        let over_ring = matches!(&self.phase, Phase::Trying(a) if a.pipe.carrier() == "shm");
+        let over_ring = matches!(&self.phase, TaskPhase::Trying(a) if a.pipe.carrier() == "shm");
         if over_ring && shared.options.carriers != Carriers::Shm {
             self.tcp_only = true;
             self.say(Level::Warning, &format!("TCP is used: no shared memory: {error}"));
@@ -372,10 +374,10 @@ impl Task {
         }
         // What a gateway says is not the peer's word.
         let of_peer = match &self.phase {
-            Phase::Trying(attempt) => attempt.asks_peer(),
-            Phase::Waiting(_) | Phase::Up => !self.channel.has_detours(),
+            TaskPhase::Trying(attempt) => attempt.asks_peer(),
+            TaskPhase::Waiting(_) | TaskPhase::Up => !self.channel.has_detours(),
         };
-        self.phase = Phase::Waiting(now + self.backoff);
+        self.phase = TaskPhase::Waiting(now + self.backoff);
         self.backoff = (self.backoff * 2).min(BACKOFF.1);
         // Nobody listens there, or this node may not come: that is no passing trouble of the
         // network.
@@ -390,7 +392,7 @@ impl Task {
 
     /// The connection broke.
     pub(super) fn broken(&mut self, registry: &mut Registry, shared: &Shared, now: Instant) {
-        if !matches!(self.phase, Phase::Up) {
+        if !matches!(self.phase, TaskPhase::Up) {
             return;
         }
         self.channel.disconnected();
@@ -398,7 +400,7 @@ impl Task {
         registry.forget(self.channel.number);
         self.down_since = now;
         self.tcp_only = false;
-        self.phase = Phase::Waiting(if self.bye { now + self.backoff } else { now });
+        self.phase = TaskPhase::Waiting(if self.bye { now + self.backoff } else { now });
         if self.bye {
             self.tell(false, shared);
         }

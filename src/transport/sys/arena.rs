@@ -45,17 +45,17 @@ pub(crate) struct Arena {
 }
 
 /// Offsets of blocks, by home and size class.
-type Unused = BTreeMap<(u32, usize), Vec<usize>>;
+type UnusedBlocks = BTreeMap<(u32, usize), Vec<usize>>;
 
 #[derive(Debug, Default)]
 struct ArenaState {
     /// The first byte that no block ever had.
     fresh: usize,
     taken: usize,
-    warm: Unused,
+    warm: UnusedBlocks,
     warm_bytes: usize,
     /// Their memory was given back to the kernel.
-    cold: Unused,
+    cold: UnusedBlocks,
 }
 
 /// Memory of its owner alone; goes back to the arena when dropped. Its content is what was there
@@ -149,7 +149,7 @@ impl ArenaState {
     }
 }
 
-fn pop(unused: &mut Unused, key: (u32, usize)) -> Option<usize> {
+fn pop(unused: &mut UnusedBlocks, key: (u32, usize)) -> Option<usize> {
     unused.get_mut(&key).and_then(Vec::pop)
 }
 

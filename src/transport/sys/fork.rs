@@ -342,14 +342,16 @@ fn is_our_socket(fd: c_int) -> bool {
     let local = address(fd, libc::getsockname);
     let peer = address(fd, libc::getpeername);
     match (&local, &peer) {
-        (Some(Address::Tcp(port)), _) if LISTENING.has(usize::from(*port)) => true,
-        (_, Some(Address::Tcp(port))) => CONNECTED.has(usize::from(*port)) && is_kept_alive(fd),
-        (local, peer) => [local, peer].into_iter().flatten().any(|end| end == &Address::OurPath),
+        (Some(ForkAddress::Tcp(port)), _) if LISTENING.has(usize::from(*port)) => true,
+        (_, Some(ForkAddress::Tcp(port))) => CONNECTED.has(usize::from(*port)) && is_kept_alive(fd),
+        (local, peer) => {
+            [local, peer].into_iter().flatten().any(|end| end == &ForkAddress::OurPath)
+        }
     }
 }
 
 #[derive(PartialEq, Eq)]
-enum Address {
+enum ForkAddress {
     Tcp(u16),
     OurPath,
     Other,
@@ -357,7 +359,7 @@ enum Address {
 
 type Ask = unsafe extern "C" fn(c_int, *mut libc::sockaddr, *mut libc::socklen_t) -> c_int;
 
-fn address(fd: c_int, ask: Ask) -> Option<Address> {
+fn address(fd: c_int, ask: Ask) -> Option<ForkAddress> {
     // SAFETY: all bits zero are a value of it.
     let mut storage: libc::sockaddr_storage = unsafe { zeroed() };
     let mut length = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
@@ -376,10 +378,10 @@ fn address(fd: c_int, ask: Ask) -> Option<Address> {
     Some(match c_int::from(storage.ss_family) {
         // The port is the first field of both, in network order.
         libc::AF_INET | libc::AF_INET6 => {
-            Address::Tcp(u16::from_be_bytes([*rest.first()?, *rest.get(1)?]))
+            ForkAddress::Tcp(u16::from_be_bytes([*rest.first()?, *rest.get(1)?]))
         }
-        libc::AF_UNIX if is_our_path(rest) => Address::OurPath,
-        _ => Address::Other,
+        libc::AF_UNIX if is_our_path(rest) => ForkAddress::OurPath,
+        _ => ForkAddress::Other,
     })
 }
 

@@ -17,7 +17,7 @@ const READS_MAX: usize = 16;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct End {
+pub(super) struct TunnelEnd {
     pub(super) socket: OwnedFd,
     /// What is to be written here, from `written`.
     waiting: Vec<u8>,
@@ -29,7 +29,7 @@ pub(super) struct End {
     progress: Progress,
 }
 
-impl End {
+impl TunnelEnd {
     pub(super) fn new(socket: OwnedFd) -> Self {
         let progress = Progress::default();
         // One that cannot be limited passes all the same.
@@ -122,7 +122,11 @@ pub(super) struct Carried {
 }
 
 /// Carries what came at one end to the other.
-pub(super) fn carry(from: &mut End, to: &mut End, space: &mut [u8]) -> io::Result<Carried> {
+pub(super) fn carry(
+    from: &mut TunnelEnd,
+    to: &mut TunnelEnd,
+    space: &mut [u8],
+) -> io::Result<Carried> {
     let mut carried = Carried::default();
     for _ in 0..READS_MAX {
         if !to.flush()? {

@@ -7,8 +7,8 @@ use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::{Arc, Mutex, Weak};
 
-use super::Shared;
-use super::thread::Command;
+use super::TunnelShared;
+use super::thread::TunnelCommand;
 use crate::entrance::Entrance;
 use crate::sync::lock;
 use crate::sys::fork::Listening;
@@ -37,7 +37,11 @@ impl Entrances {
     ///
     /// # Errors
     /// The system has no resources left, or too many are open.
-    pub(super) fn to(&self, shared: &Arc<Shared>, target: Target) -> io::Result<Arc<Entrance>> {
+    pub(super) fn to(
+        &self,
+        shared: &Arc<TunnelShared>,
+        target: Target,
+    ) -> io::Result<Arc<Entrance>> {
         let mut open = lock(&self.open);
         if let Some(entrance) = open.get(&target).and_then(Weak::upgrade) {
             return Ok(entrance);
@@ -49,12 +53,12 @@ impl Entrances {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let leads = LeadsTo { target: target.clone(), _listening: Listening::new(address.port()) };
-        shared.command(Command::Open(listener, Arc::new(leads)));
+        shared.command(TunnelCommand::Open(listener, Arc::new(leads)));
         let (shared, of) = (Arc::downgrade(shared), target.clone());
         let entrance = Arc::new(Entrance::new(address, move || {
             if let Some(shared) = shared.upgrade() {
                 shared.entrances.forget(&of);
-                shared.command(Command::Close(address.port()));
+                shared.command(TunnelCommand::Close(address.port()));
             }
         }));
         open.insert(target, Arc::downgrade(&entrance));

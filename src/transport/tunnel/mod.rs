@@ -35,8 +35,8 @@ use crate::sync::lock;
 use entrances::Entrances;
 use pslite_core::wire::socks::Target;
 use pslite_observe::awake;
-use table::Table;
-use thread::{Command, Thread};
+use table::TunnelTable;
+use thread::{Thread, TunnelCommand};
 
 pub use self::neighbour::{Listener, who_listens};
 pub use crate::dial::DialledWay;
@@ -57,16 +57,16 @@ pub struct TunnelOptions {
 /// See the module.
 #[derive(Debug)]
 pub struct Tunnels {
-    shared: Arc<Shared>,
+    shared: Arc<TunnelShared>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// What the thread shares with those who use it.
 #[derive(Debug)]
-struct Shared {
-    table: Table,
+struct TunnelShared {
+    table: TunnelTable,
     bell: Bell,
-    commands: Mutex<Vec<Command>>,
+    commands: Mutex<Vec<TunnelCommand>>,
     entrances: Entrances,
     /// Connections that pass through here now.
     open: AtomicUsize,
@@ -76,8 +76,8 @@ struct Shared {
     is_gateway: std::sync::atomic::AtomicBool,
 }
 
-impl Shared {
-    fn command(&self, command: Command) {
+impl TunnelShared {
+    fn command(&self, command: TunnelCommand) {
         lock(&self.commands).push(command);
         self.bell.ring();
     }
@@ -89,8 +89,8 @@ impl Tunnels {
     /// # Errors
     /// The host has no such address; or the system has no resources left.
     pub fn start(options: TunnelOptions) -> io::Result<Self> {
-        let table = Table::new(options)?;
-        let shared = Arc::new(Shared {
+        let table = TunnelTable::new(options)?;
+        let shared = Arc::new(TunnelShared {
             table,
             bell: Bell::new()?,
             commands: Mutex::default(),
@@ -144,7 +144,7 @@ impl Tunnels {
     /// How many connections pass through this process now, and how many bytes have.
     #[must_use]
     pub fn passing(&self) -> (usize, u64) {
-        let Shared { open, passed, .. } = &*self.shared;
+        let TunnelShared { open, passed, .. } = &*self.shared;
         (open.load(Ordering::Relaxed), passed.load(Ordering::Relaxed))
     }
 
@@ -157,7 +157,7 @@ impl Tunnels {
     /// Ends, once no connection passes through here any more, after `linger` at the latest.
     pub fn close(&self, linger: Duration) {
         let Some(thread) = lock(&self.thread).take() else { return };
-        self.shared.command(Command::End(awake::now() + linger));
+        self.shared.command(TunnelCommand::TunnelEnd(awake::now() + linger));
         // A panic there has been reported already, by the panic itself.
         let _ = thread.join();
     }

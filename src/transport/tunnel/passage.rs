@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::end::{End, carry};
+use super::end::{TunnelEnd, carry};
 use super::entrances::LeadsTo;
 use super::opening::{Opening, Ways};
-use super::table::Table;
+use super::table::TunnelTable;
 use crate::dial::reply_of;
 use crate::native::socket_read;
 use pslite_core::wire::socks::{CHOICE, NO_CHOICE, Reply, SAID_MAX, Target, greeting, request};
@@ -34,7 +34,7 @@ pub(super) enum Door {
 }
 
 #[derive(Debug)]
-enum Stage {
+enum PassageStage {
     Asking {
         heard: Vec<u8>,
         greeted: bool,
@@ -48,7 +48,7 @@ enum Stage {
         heard: Vec<u8>,
     },
     Through {
-        onward: End,
+        onward: TunnelEnd,
         way: usize,
     },
     /// The client is told why not.
@@ -61,9 +61,9 @@ enum Stage {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Passage {
-    client: End,
+    client: TunnelEnd,
     door: Door,
-    stage: Stage,
+    stage: PassageStage,
     until: Option<Instant>,
 }
 
@@ -78,12 +78,12 @@ pub(super) enum Became {
     Over,
 }
 
-const REFUSED: Stage = Stage::Refused { by_target: false };
+const REFUSED: PassageStage = PassageStage::Refused { by_target: false };
 const WAITS: Became = Became::Waits { more: false };
 
 /// What a passage needs from around it.
 pub(super) struct Around<'a> {
-    pub(super) table: &'a Table,
+    pub(super) table: &'a TunnelTable,
     /// The ways to a host that were in trouble.
     pub(super) troubled: &'a dyn Fn(&str) -> BTreeSet<usize>,
     /// Counts the bytes that pass.
@@ -95,9 +95,9 @@ pub(super) struct Around<'a> {
 impl Passage {
     pub(super) fn new(socket: OwnedFd, door: Door, now: Instant) -> Self {
         Self {
-            client: End::new(socket),
+            client: TunnelEnd::new(socket),
             door,
-            stage: Stage::Asking { heard: Vec::new(), greeted: false },
+            stage: PassageStage::Asking { heard: Vec::new(), greeted: false },
             until: Some(now + ASK_LIMIT),
         }
     }
@@ -105,16 +105,16 @@ impl Passage {
     /// The socket of the other end, once there is one.
     pub(super) fn onward(&self) -> Option<&OwnedFd> {
         match &self.stage {
-            Stage::Opening { opening, .. } => Some(&opening.socket),
-            Stage::Through { onward, .. } => Some(&onward.socket),
-            Stage::Asking { .. } | Stage::Refused { .. } => None,
+            PassageStage::Opening { opening, .. } => Some(&opening.socket),
+            PassageStage::Through { onward, .. } => Some(&onward.socket),
+            PassageStage::Asking { .. } | PassageStage::Refused { .. } => None,
         }
     }
 
     /// When [`Self::tick`] must be called.
     pub(super) fn deadline(&self) -> Option<Instant> {
         match &self.stage {
-            Stage::Opening { opening, .. } => Some(opening.until),
+            PassageStage::Opening { opening, .. } => Some(opening.until),
             _ => self.until,
         }
     }
@@ -123,27 +123,29 @@ impl Passage {
     /// break.
     pub(super) fn way(&self) -> Option<(&str, usize)> {
         match (&self.door, &self.stage) {
-            (Door::Entrance(leads), Stage::Opening { way, .. } | Stage::Through { way, .. }) => {
-                Some((&leads.target.host, *way))
-            }
+            (
+                Door::Entrance(leads),
+                PassageStage::Opening { way, .. } | PassageStage::Through { way, .. },
+            ) => Some((&leads.target.host, *way)),
             _ => None,
         }
     }
 
     /// True if its way leads there, but nobody listens.
     pub(super) const fn has_come_to_nobody(&self) -> bool {
-        matches!(self.stage, Stage::Refused { by_target: true })
+        matches!(self.stage, PassageStage::Refused { by_target: true })
     }
 
     /// True if a gateway on its way, or the target, has ended it before the client did.
     pub(super) fn is_left(&self) -> bool {
-        matches!(&self.stage, Stage::Through { onward, .. } if onward.ended && !self.client.ended)
+        let PassageStage::Through { onward, .. } = &self.stage else { return false };
+        onward.ended && !self.client.ended
     }
 
     /// To be asked each [`crate::stuck::LOOK_EVERY`]: true if one end is cut off.
     pub(super) fn is_stuck(&mut self) -> bool {
         match &mut self.stage {
-            Stage::Through { onward, .. } => onward.is_stuck() | self.client.is_stuck(),
+            PassageStage::Through { onward, .. } => onward.is_stuck() | self.client.is_stuck(),
             _ => false,
         }
     }
@@ -173,21 +175,21 @@ impl Passage {
         around: &mut Around<'_>,
     ) -> io::Result<Became> {
         match &mut self.stage {
-            Stage::Asking { .. } => self.ask(around),
-            Stage::Opening { .. } if of_client => self.hear(around),
-            Stage::Opening { opening, .. } => match opening.step(writable, around.now) {
+            PassageStage::Asking { .. } => self.ask(around),
+            PassageStage::Opening { .. } if of_client => self.hear(around),
+            PassageStage::Opening { opening, .. } => match opening.step(writable, around.now) {
                 Ok(None) => Ok(WAITS),
                 Ok(Some(said)) => self.lead_on(&said, around),
                 // Other ways lead to the same place.
                 Err(error) if opening.is_refused_by_target(&error) => {
-                    self.stage = Stage::Refused { by_target: true };
+                    self.stage = PassageStage::Refused { by_target: true };
                     self.refuse(Reply::Refused, around)
                 }
                 Err(error) => self.next_way(&error, around),
             },
-            Stage::Through { .. } => self.carry(around),
-            Stage::Refused { .. } if matches!(self.door, Door::Entrance(_)) => Ok(WAITS),
-            Stage::Refused { .. } => self.say_no(around.space),
+            PassageStage::Through { .. } => self.carry(around),
+            PassageStage::Refused { .. } if matches!(self.door, Door::Entrance(_)) => Ok(WAITS),
+            PassageStage::Refused { .. } => self.say_no(around.space),
         }
     }
 
@@ -197,14 +199,14 @@ impl Passage {
     /// As [`Self::step`].
     pub(super) fn tick(&mut self, around: &mut Around<'_>) -> io::Result<Became> {
         match &self.stage {
-            Stage::Opening { .. } => self.next_way(&io::ErrorKind::TimedOut.into(), around),
-            Stage::Through { .. } => Ok(WAITS),
-            Stage::Asking { .. } | Stage::Refused { .. } => Ok(Became::Over),
+            PassageStage::Opening { .. } => self.next_way(&io::ErrorKind::TimedOut.into(), around),
+            PassageStage::Through { .. } => Ok(WAITS),
+            PassageStage::Asking { .. } | PassageStage::Refused { .. } => Ok(Became::Over),
         }
     }
 
     fn ask(&mut self, around: &mut Around<'_>) -> io::Result<Became> {
-        let Stage::Asking { heard, greeted } = &mut self.stage else {
+        let PassageStage::Asking { heard, greeted } = &mut self.stage else {
             return Ok(Became::Over);
         };
         let more = listen(&self.client, heard, around.space)?;
@@ -250,7 +252,7 @@ impl Passage {
     /// This way has failed.
     fn next_way(&mut self, error: &io::Error, around: &mut Around<'_>) -> io::Result<Became> {
         match std::mem::replace(&mut self.stage, REFUSED) {
-            Stage::Opening { ways, heard, .. } => self.try_next(error, ways, heard, around),
+            PassageStage::Opening { ways, heard, .. } => self.try_next(error, ways, heard, around),
             _ => Ok(Became::Over),
         }
     }
@@ -267,7 +269,7 @@ impl Passage {
             match Opening::begin(&stops, around.table.from(), ways.any(), around.now) {
                 Ok(opening) => {
                     let opening = Box::new(opening);
-                    self.stage = Stage::Opening { opening, way, ways, heard };
+                    self.stage = PassageStage::Opening { opening, way, ways, heard };
                     return Ok(Became::Watch);
                 }
                 Err(error) => reply = reply_of(&error),
@@ -278,18 +280,18 @@ impl Passage {
 
     /// The last stop is reached, and has said that already.
     fn lead_on(&mut self, said: &[u8], around: &mut Around<'_>) -> io::Result<Became> {
-        let Stage::Opening { opening, way, heard, .. } =
+        let PassageStage::Opening { opening, way, heard, .. } =
             std::mem::replace(&mut self.stage, REFUSED)
         else {
             return Ok(Became::Over);
         };
-        let mut onward = End::new(opening.socket);
+        let mut onward = TunnelEnd::new(opening.socket);
         if matches!(self.door, Door::Gateway) {
             self.client.write(&Reply::Through.encode())?;
         }
         self.client.write(said)?;
         onward.write(&heard)?;
-        self.stage = Stage::Through { onward, way };
+        self.stage = PassageStage::Through { onward, way };
         self.until = None;
         self.carry(around)
     }
@@ -297,13 +299,13 @@ impl Passage {
     /// While the last stop is not reached, what the client says is kept, up to a bound. Its end is
     /// passed on later, like the rest.
     fn hear(&mut self, around: &mut Around<'_>) -> io::Result<Became> {
-        let Stage::Opening { heard, .. } = &mut self.stage else { return Ok(Became::Over) };
+        let PassageStage::Opening { heard, .. } = &mut self.stage else { return Ok(Became::Over) };
         listen(&self.client, heard, around.space)?;
         Ok(WAITS)
     }
 
     fn carry(&mut self, around: &mut Around<'_>) -> io::Result<Became> {
-        let Stage::Through { onward, .. } = &mut self.stage else { return Ok(Became::Over) };
+        let PassageStage::Through { onward, .. } = &mut self.stage else { return Ok(Became::Over) };
         let there = carry(&mut self.client, onward, around.space)?;
         let back = carry(onward, &mut self.client, around.space)?;
         around.passed.fetch_add((there.bytes + back.bytes) as u64, Ordering::Relaxed);
@@ -340,7 +342,7 @@ fn waits_for(heard: &[u8], more: bool) -> io::Result<Became> {
 }
 
 /// Reads what the client says; false if it says no more.
-fn listen(client: &End, heard: &mut Vec<u8>, space: &mut [u8]) -> io::Result<bool> {
+fn listen(client: &TunnelEnd, heard: &mut Vec<u8>, space: &mut [u8]) -> io::Result<bool> {
     while heard.len() < HEARD_MAX {
         let room = space.len().min(HEARD_MAX - heard.len());
         match socket_read(&client.socket, space.get_mut(..room).unwrap_or_default()) {

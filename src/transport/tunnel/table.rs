@@ -22,12 +22,12 @@ const ASK_EVERY: Duration = Duration::from_secs(5);
 
 /// The addresses of all hosts, as far as the resolver knew them then.
 #[derive(Debug)]
-struct Known {
+struct KnownHosts {
     addresses: BTreeSet<IpAddr>,
     at: Instant,
 }
 
-impl Known {
+impl KnownHosts {
     fn ask(options: &TunnelOptions) -> Self {
         let hosts = options.ways.keys().chain([&options.host]);
         Self { addresses: hosts.flat_map(|host| addresses_of(host)).collect(), at: Instant::now() }
@@ -36,22 +36,22 @@ impl Known {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct TunnelTable {
     options: TunnelOptions,
     /// What this host's gateway listens on.
     pub(super) listen: String,
     /// This host's own address, if it is known.
     own: Option<IpAddr>,
-    known: Mutex<Known>,
+    known: Mutex<KnownHosts>,
 }
 
-impl Table {
+impl TunnelTable {
     pub(super) fn new(options: TunnelOptions) -> io::Result<Self> {
         let listen = bindable(&options.host).map_err(|error| {
             io::Error::new(io::ErrorKind::AddrNotAvailable, format!("{}: {error}", options.host))
         })?;
         let own = addresses_of(&options.host).into_iter().find(IpAddr::is_ipv4);
-        let known = Mutex::new(Known::ask(&options));
+        let known = Mutex::new(KnownHosts::ask(&options));
         Ok(Self { options, listen, own, known })
     }
 
@@ -108,7 +108,7 @@ impl Table {
         }
         let mut known = lock(&self.known);
         if known.at.elapsed() >= ASK_EVERY && !known.addresses.contains(&address) {
-            *known = Known::ask(&self.options);
+            *known = KnownHosts::ask(&self.options);
         }
         known.addresses.contains(&address)
     }

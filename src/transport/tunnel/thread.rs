@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
-use super::Shared;
+use super::TunnelShared;
 use super::entrances::LeadsTo;
 use super::neighbour::{Listener, who_listens};
 use super::passage::{Around, Became, Door, Passage};
-use super::table::Table;
+use super::table::TunnelTable;
 use crate::dial::keep;
 use crate::port_holder;
 use crate::stuck::LOOK_EVERY;
@@ -58,18 +58,18 @@ type Trouble = BTreeMap<(String, usize), Instant>;
 
 /// What others ask for.
 #[derive(Debug)]
-pub(super) enum Command {
+pub(super) enum TunnelCommand {
     /// Lead whoever comes there to that place.
     Open(TcpListener, Arc<LeadsTo>),
     /// Nobody holds the entrance of that port any more.
     Close(u16),
     /// End once nothing passes any more, then at the latest.
-    End(Instant),
+    TunnelEnd(Instant),
 }
 
 /// See the module.
 pub(super) struct Thread {
-    shared: Arc<Shared>,
+    shared: Arc<TunnelShared>,
     /// In front of it, as it has to be dropped first.
     _mark: Mark,
     epoll: Epoll,
@@ -92,7 +92,7 @@ pub(super) struct Thread {
 }
 
 impl Thread {
-    pub(super) fn new(shared: Arc<Shared>) -> io::Result<Self> {
+    pub(super) fn new(shared: Arc<TunnelShared>) -> io::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         epoll.add(&shared.bell, EpollEvent::new(EpollFlags::EPOLLIN, BELL))?;
         let now = awake::now();
@@ -153,7 +153,7 @@ impl Thread {
         let commands = std::mem::take(&mut *lock(&self.shared.commands));
         for command in commands {
             match command {
-                Command::Open(listener, leads) => {
+                TunnelCommand::Open(listener, leads) => {
                     let port = listener.local_addr().map(|address| address.port());
                     // It fails only for want of memory; then the peer is not reached, and missed.
                     if let (Ok(port), Ok(token)) =
@@ -162,10 +162,10 @@ impl Thread {
                         self.entrances.insert(port, token);
                     }
                 }
-                Command::Close(port) => {
+                TunnelCommand::Close(port) => {
                     self.closing.push_back((awake::now() + CLOSE_AFTER, port));
                 }
-                Command::End(until) => {
+                TunnelCommand::TunnelEnd(until) => {
                     self.ends = Some(until);
                     self.leave();
                 }
@@ -379,12 +379,12 @@ impl Thread {
 }
 
 /// True for a link: who ends there is the peer itself.
-fn is_straight(way: &Option<(String, usize)>, table: &Table) -> bool {
+fn is_straight(way: &Option<(String, usize)>, table: &TunnelTable) -> bool {
     way.as_ref().is_some_and(|(host, place)| table.is_link(host, *place))
 }
 
 /// A way is in trouble.
-fn note(trouble: &mut Trouble, way: (String, usize), now: Instant, table: &Table) {
+fn note(trouble: &mut Trouble, way: (String, usize), now: Instant, table: &TunnelTable) {
     let text = format!("control to {} through {}", way.0, table.way(&way.0, way.1));
     if trouble.insert(way, now).is_none() {
         log::write(Level::Info, &format!("{text} broke: other paths are tried first for a while"));

@@ -22,7 +22,7 @@ pub(super) const QUEUED_MAX: usize = ASIDE_MAX / 2;
 
 /// A message that waits.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct WaitingMessage {
     meta: Vec<u8>,
     data: SmallVec<[Bytes; 3]>,
 }
@@ -31,9 +31,9 @@ pub(super) struct Waiting {
 pub(super) struct StockChannel {
     pub(super) route: Route,
     /// Control messages that found no room, in order.
-    pub(super) aside: VecDeque<Waiting>,
+    pub(super) aside: VecDeque<WaitingMessage>,
     /// Messages in order of priority (p3).
-    pub(super) by_priority: PriorityFifo<Waiting>,
+    pub(super) by_priority: PriorityFifo<WaitingMessage>,
     pub(super) gone: bool,
     /// It leads through this entrance of tunnels, which is open as long as the channel is there.
     pub(super) entrance: Option<Arc<Entrance>>,
@@ -133,8 +133,8 @@ pub(super) fn send_frames(
     socket.send(unwritten.map_or(Outgoing::Share(last), counted), false, true)
 }
 
-pub(super) fn waiting(meta: &[u8], data: &[Bytes]) -> Waiting {
-    Waiting { meta: meta.to_vec(), data: data.iter().cloned().collect() }
+pub(super) fn waiting(meta: &[u8], data: &[Bytes]) -> WaitingMessage {
+    WaitingMessage { meta: meta.to_vec(), data: data.iter().cloned().collect() }
 }
 
 pub(super) fn close_channel(channel: &Mutex<StockChannel>, linger: Duration) {

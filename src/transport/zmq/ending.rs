@@ -32,7 +32,7 @@ pub(super) struct Ending {
 
 /// What is to be done with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Due {
+pub(super) enum EndingDue {
     /// Nothing yet.
     Later,
     /// To be broken: it has that descriptor.
@@ -43,17 +43,17 @@ pub(super) enum Due {
 
 impl Ending {
     /// `standing`: its descriptor, if it is connected.
-    pub(super) fn due(&self, now: Instant, standing: Option<u32>, flush: Duration) -> Due {
+    pub(super) fn due(&self, now: Instant, standing: Option<u32>, flush: Duration) -> EndingDue {
         if self.unwritten.is_none() {
-            return Due::Now(flush);
+            return EndingDue::Now(flush);
         }
         if now < self.until {
-            return Due::Later;
+            return EndingDue::Later;
         }
         match standing.and_then(|number| RawFd::try_from(number).ok()) {
-            Some(descriptor) if now < self.until + GIVE_UP => Due::Break(descriptor),
+            Some(descriptor) if now < self.until + GIVE_UP => EndingDue::Break(descriptor),
             // Without a connection nothing is half written.
-            _ => Due::Now(Duration::ZERO),
+            _ => EndingDue::Now(Duration::ZERO),
         }
     }
 
@@ -89,16 +89,16 @@ mod tests {
         let unwritten = Unwritten::default();
         let place = Endpoint::Tcp { host: "10.0.0.1".to_owned(), port: 5 };
         let ending = Ending { number: 1, place, unwritten: unwritten.clone(), until: now + FLUSH };
-        assert_eq!(ending.due(now, Some(7), FLUSH), Due::Now(FLUSH));
+        assert_eq!(ending.due(now, Some(7), FLUSH), EndingDue::Now(FLUSH));
         let one = unwritten.one();
-        assert_eq!(ending.due(now, Some(7), FLUSH), Due::Later);
-        assert_eq!(ending.due(now, None, FLUSH), Due::Later, "it may be connected again");
-        assert_eq!(ending.due(now + FLUSH, Some(7), FLUSH), Due::Break(7));
-        assert_eq!(ending.due(now + FLUSH, None, FLUSH), Due::Now(Duration::ZERO));
+        assert_eq!(ending.due(now, Some(7), FLUSH), EndingDue::Later);
+        assert_eq!(ending.due(now, None, FLUSH), EndingDue::Later, "it may be connected again");
+        assert_eq!(ending.due(now + FLUSH, Some(7), FLUSH), EndingDue::Break(7));
+        assert_eq!(ending.due(now + FLUSH, None, FLUSH), EndingDue::Now(Duration::ZERO));
         let late = now + FLUSH + GIVE_UP;
-        assert_eq!(ending.due(late, Some(7), FLUSH), Due::Now(Duration::ZERO));
+        assert_eq!(ending.due(late, Some(7), FLUSH), EndingDue::Now(Duration::ZERO));
         drop(one);
-        assert_eq!(ending.due(now, Some(7), FLUSH), Due::Now(FLUSH));
+        assert_eq!(ending.due(now, Some(7), FLUSH), EndingDue::Now(FLUSH));
     }
 
     #[test]

@@ -21,7 +21,7 @@ use bytes::Bytes;
 use super::super::sys::fork::Marked;
 use super::super::sys::{Context, Frame, Kind, Outgoing, Socket, Unwritten};
 use super::channel::send_frames;
-use super::ending::{Due, Ending};
+use super::ending::{Ending, EndingDue};
 use super::keep_alive::keep_alive;
 use super::{Endpoint, ZmqOptions};
 use crate::sync::lock;
@@ -67,27 +67,27 @@ pub(super) struct Out {
     is_named: bool,
     /// If answers come back over it: what to sleep on ([`Socket::signal`]).
     pub(super) signal: Option<Marked<OwnedFd>>,
-    reports: Mutex<Reports>,
+    reports: Mutex<ConnectionReports>,
 }
 
 #[derive(Debug)]
-struct Reports {
+struct ConnectionReports {
     from: Socket,
-    places: Places,
+    places: OutPlaces,
     /// Which connection has which descriptor.
     standing: BTreeMap<u32, u64>,
     /// What was read, and nobody was told yet.
-    heard: Vec<(u64, Report)>,
+    heard: Vec<(u64, ConnectionReport)>,
     /// Connections that nobody sends over any more.
     ending: Vec<Ending>,
 }
 
 /// What a socket is connected to, or was a moment ago.
 #[derive(Debug, Default)]
-struct Places(Vec<Place>);
+struct OutPlaces(Vec<OutPlace>);
 
 #[derive(Debug)]
-struct Place {
+struct OutPlace {
     number: u64,
     /// As libzmq writes it, if it is not a host by name.
     address: String,
@@ -98,14 +98,14 @@ struct Place {
 
 /// What libzmq says about a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Report {
+pub(super) enum ConnectionReport {
     Up,
     /// What is sent from now on arrives.
     Shaken,
     Down,
 }
 
-impl Place {
+impl OutPlace {
     fn new(number: u64, endpoint: &Endpoint) -> Self {
         let (port, by_name) = match endpoint {
             Endpoint::Tcp { host, port } => (Some(*port), host.parse::<Ipv4Addr>().is_err()),
@@ -120,9 +120,9 @@ impl Place {
     }
 }
 
-impl Places {
+impl OutPlaces {
     /// Takes a place, unless its reports could be another's.
-    fn take(&mut self, place: Place, now: Instant) -> bool {
+    fn take(&mut self, place: OutPlace, now: Instant) -> bool {
         self.0.retain(|old| old.ended.is_none_or(|ended| now < ended + REST));
         let is_free = !self.0.iter().any(|old| old.is_like(&place));
         if is_free {
@@ -185,9 +185,9 @@ impl Out {
         from.set_int(zmq_sys::ZMQ_RCVHWM, REPORTS_MAX)?;
         from.connect(reports_at)?;
         let signal = if receives { Some(socket.signal()?) } else { None };
-        let reports = Reports {
+        let reports = ConnectionReports {
             from,
-            places: Places::default(),
+            places: OutPlaces::default(),
             standing: BTreeMap::new(),
             heard: Vec::new(),
             ending: Vec::new(),
@@ -206,7 +206,7 @@ impl Out {
 
     /// What happened since the last call. True if the socket was used, so that who sleeps on it has
     /// to look.
-    fn read_reports(&self, out: &mut Vec<(u64, Report)>) -> bool {
+    fn read_reports(&self, out: &mut Vec<(u64, ConnectionReport)>) -> bool {
         let before = out.len();
         let is_ending;
         {
@@ -236,13 +236,13 @@ impl Out {
 
 impl Out {
     /// Goes on with the connections that end. True if some are left.
-    fn end_some(&self, reports: &mut Reports) -> bool {
+    fn end_some(&self, reports: &mut ConnectionReports) -> bool {
         for ending in std::mem::take(&mut reports.ending) {
             let due = ending.due(awake::now(), reports.descriptor_of(ending.number), FLUSH);
             match due {
-                Due::Later => reports.ending.push(ending),
-                Due::Now(linger) => self.disconnect(reports, &ending, linger),
-                Due::Break(descriptor) => {
+                EndingDue::Later => reports.ending.push(ending),
+                EndingDue::Now(linger) => self.disconnect(reports, &ending, linger),
+                EndingDue::Break(descriptor) => {
                     if !ending.cut(descriptor) || reports.hears_the_end(ending.number) {
                         self.disconnect(reports, &ending, Duration::ZERO);
                     } else {
@@ -254,7 +254,7 @@ impl Out {
         !reports.ending.is_empty()
     }
 
-    fn disconnect(&self, reports: &mut Reports, ending: &Ending, linger: Duration) {
+    fn disconnect(&self, reports: &mut ConnectionReports, ending: &Ending, linger: Duration) {
         let mut socket = lock(&self.socket);
         let _ = socket.set_int(zmq_sys::ZMQ_LINGER, linger.as_millis() as i32);
         let _ = socket.disconnect(&ending.place.to_string());
@@ -263,7 +263,7 @@ impl Out {
     }
 }
 
-impl Reports {
+impl ConnectionReports {
     /// Reads what came.
     fn hear(&mut self) {
         while let Ok(event) = self.from.receive(false) {
@@ -293,7 +293,7 @@ impl Reports {
 
     /// Takes one apart: the number of the event (2 bytes) and its value (4), in the machine's
     /// order.
-    fn report(&mut self, event: &Frame, address: &Frame) -> Option<(u64, Report)> {
+    fn report(&mut self, event: &Frame, address: &Frame) -> Option<(u64, ConnectionReport)> {
         let (event, value) = event.as_ref().split_first_chunk::<2>()?;
         let value = u32::from_ne_bytes(*value.first_chunk()?);
         let by_address = std::str::from_utf8(address.as_ref())
@@ -303,12 +303,12 @@ impl Reports {
             zmq_sys::ZMQ_EVENT_CONNECTED => {
                 let number = by_address?;
                 self.standing.insert(value, number);
-                Some((number, Report::Up))
+                Some((number, ConnectionReport::Up))
             }
             zmq_sys::ZMQ_EVENT_DISCONNECTED => {
-                Some((self.standing.remove(&value).or(by_address)?, Report::Down))
+                Some((self.standing.remove(&value).or(by_address)?, ConnectionReport::Down))
             }
-            zmq_sys::ZMQ_EVENT_HANDSHAKE_SUCCEEDED => Some((by_address?, Report::Shaken)),
+            zmq_sys::ZMQ_EVENT_HANDSHAKE_SUCCEEDED => Some((by_address?, ConnectionReport::Shaken)),
             _ => None,
         }
     }
@@ -374,7 +374,7 @@ impl Outs {
         let takes = |out: &&Arc<Out>| {
             out.is_named == name.is_some()
                 && out.signal.is_some() == receives
-                && lock(&out.reports).places.take(Place::new(number, endpoint), awake::now())
+                && lock(&out.reports).places.take(OutPlace::new(number, endpoint), awake::now())
         };
         let found = self.all().iter().find(takes).cloned();
         let out = match found {
@@ -382,7 +382,7 @@ impl Outs {
             None => {
                 let reports_at = format!("inproc://monitor-{number}");
                 let out = Out::new(context, options, name.is_some(), receives, &reports_at)?;
-                lock(&out.reports).places.take(Place::new(number, endpoint), awake::now());
+                lock(&out.reports).places.take(OutPlace::new(number, endpoint), awake::now());
                 let out = Arc::new(out);
                 let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
                 all.push(Arc::clone(&out));
@@ -403,7 +403,7 @@ impl Outs {
 
     /// What happened to connections since the last call, by their numbers; and true if sockets were
     /// used.
-    pub(super) fn reports(&self) -> (Vec<(u64, Report)>, bool) {
+    pub(super) fn reports(&self) -> (Vec<(u64, ConnectionReport)>, bool) {
         let mut all = Vec::new();
         let mut used = false;
         for out in self.all() {
@@ -435,14 +435,14 @@ impl Outs {
 mod tests {
     use super::*;
 
-    fn place(number: u64, host: &str, port: u16) -> Place {
-        Place::new(number, &Endpoint::Tcp { host: host.to_owned(), port })
+    fn place(number: u64, host: &str, port: u16) -> OutPlace {
+        OutPlace::new(number, &Endpoint::Tcp { host: host.to_owned(), port })
     }
 
     #[test]
     fn a_socket_has_one_connection_to_an_address() {
         let now = Instant::now();
-        let mut places = Places::default();
+        let mut places = OutPlaces::default();
         assert!(places.take(place(1, "10.0.0.1", 5), now));
         assert!(places.take(place(2, "10.0.0.1", 6), now));
         assert!(places.take(place(3, "10.0.0.2", 5), now));
@@ -459,7 +459,7 @@ mod tests {
     #[test]
     fn a_host_by_name_is_known_by_its_port() {
         let now = Instant::now();
-        let mut places = Places::default();
+        let mut places = OutPlaces::default();
         assert!(places.take(place(1, "10.0.0.1", 5), now));
         assert!(!places.take(place(2, "host", 5), now) && places.take(place(2, "host", 6), now));
         assert!(!places.take(place(3, "other", 6), now) && places.take(place(3, "other", 7), now));

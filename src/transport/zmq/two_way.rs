@@ -70,7 +70,7 @@ impl TwoWay {
 }
 
 /// A socket to receive from.
-enum Source {
+enum SocketSource {
     Router,
     Out(Arc<Out>),
 }
@@ -120,8 +120,8 @@ impl ZmqTransport {
     fn sleep(&self, two_way: &TwoWay) -> Result<(), RecvError> {
         let sources = self.sources(two_way);
         let signals = sources.iter().filter_map(|source| match source {
-            Source::Router => None,
-            Source::Out(out) => out.signal.as_deref(),
+            SocketSource::Router => None,
+            SocketSource::Out(out) => out.signal.as_deref(),
         });
         let own = [two_way.signal.as_fd(), two_way.bell.as_fd()];
         let fds = own.into_iter().chain(signals.map(AsFd::as_fd));
@@ -136,11 +136,11 @@ impl ZmqTransport {
     }
 
     /// The ROUTER, then the sockets over which answers come.
-    fn sources(&self, two_way: &TwoWay) -> Vec<Source> {
-        let mut all = vec![Source::Router];
+    fn sources(&self, two_way: &TwoWay) -> Vec<SocketSource> {
+        let mut all = vec![SocketSource::Router];
         if two_way.asks {
             let outs = self.outs.all().into_iter().filter(|out| out.signal.is_some());
-            all.extend(outs.map(Source::Out));
+            all.extend(outs.map(SocketSource::Out));
         }
         all
     }
@@ -156,8 +156,8 @@ impl ZmqTransport {
         for step in 0..sources.len() {
             let at = (first + step) % sources.len();
             let came = match &sources[at] {
-                Source::Router => self.take_from_router()?,
-                Source::Out(out) => self.take_from_out(out)?,
+                SocketSource::Router => self.take_from_router()?,
+                SocketSource::Out(out) => self.take_from_out(out)?,
             };
             if let Some(incoming) = came {
                 *lock(&two_way.turn) = (at, if at == last && step == 0 { row + 1 } else { 0 });

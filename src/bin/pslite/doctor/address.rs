@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pslite::transport::address;
 
-use super::job::Job;
+use super::job::JobVariables;
 use super::{Finding, nic};
 
 const TOPIC: &str = "address";
@@ -15,7 +15,7 @@ const TOPIC: &str = "address";
 /// How long a name may take to resolve.
 const RESOLVE_LIMIT: Duration = Duration::from_secs(10);
 
-pub(super) fn check(job: &Job) -> Vec<Finding> {
+pub(super) fn check(job: &JobVariables) -> Vec<Finding> {
     if job.is_absent() {
         return Vec::new();
     }
@@ -34,7 +34,7 @@ pub(super) fn check(job: &Job) -> Vec<Finding> {
     findings
 }
 
-fn root(job: &Job) -> Finding {
+fn root(job: &JobVariables) -> Finding {
     let Some(host) = &job.root_host else {
         return Finding::fail(
             TOPIC,
@@ -151,11 +151,11 @@ pub(super) fn is_local(address: Ipv4Addr) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Level;
+    use super::super::Severity;
     use super::super::job::of;
     use super::*;
 
-    fn levels(variables: &[(&str, &str)]) -> Vec<Level> {
+    fn levels(variables: &[(&str, &str)]) -> Vec<Severity> {
         check(&of(variables)).iter().map(|finding| finding.level).collect()
     }
 
@@ -163,29 +163,29 @@ mod tests {
     fn the_schedulers_address_must_be_here_only_for_the_scheduler() {
         // 192.0.2.0/24 is for documentation; .254 of it is no machine's own.
         let root = ("DMLC_PS_ROOT_URI", "192.0.2.254");
-        assert_eq!(levels(&[("DMLC_ROLE", "worker"), root]), [Level::Ok]);
-        assert_eq!(levels(&[("DMLC_ROLE", "scheduler"), root]), [Level::Fail]);
+        assert_eq!(levels(&[("DMLC_ROLE", "worker"), root]), [Severity::Ok]);
+        assert_eq!(levels(&[("DMLC_ROLE", "scheduler"), root]), [Severity::Fail]);
         let kubernetes = ("DMLC_USE_KUBERNETES", "1");
-        assert_eq!(levels(&[("DMLC_ROLE", "scheduler"), root, kubernetes]), [Level::Ok]);
+        assert_eq!(levels(&[("DMLC_ROLE", "scheduler"), root, kubernetes]), [Severity::Ok]);
         assert_eq!(
             levels(&[("DMLC_ROLE", "scheduler"), ("DMLC_PS_ROOT_URI", "127.0.0.1")]),
-            [Level::Ok]
+            [Severity::Ok]
         );
     }
 
     #[test]
     fn names_must_resolve() {
-        assert_eq!(levels(&[("DMLC_PS_ROOT_URI", "no-such-host.invalid")]), [Level::Fail]);
-        assert_eq!(levels(&[("DMLC_PS_ROOT_URI", "localhost")]), [Level::Ok]);
-        assert_eq!(levels(&[("DMLC_ROLE", "worker")]), [Level::Fail]);
+        assert_eq!(levels(&[("DMLC_PS_ROOT_URI", "no-such-host.invalid")]), [Severity::Fail]);
+        assert_eq!(levels(&[("DMLC_PS_ROOT_URI", "localhost")]), [Severity::Ok]);
+        assert_eq!(levels(&[("DMLC_ROLE", "worker")]), [Severity::Fail]);
     }
 
     #[test]
     fn the_announced_address_must_be_ours() {
         let root = ("DMLC_PS_ROOT_URI", "127.0.0.1");
-        assert_eq!(levels(&[root, ("DMLC_NODE_HOST", "127.0.0.1")]), [Level::Ok; 2]);
+        assert_eq!(levels(&[root, ("DMLC_NODE_HOST", "127.0.0.1")]), [Severity::Ok; 2]);
         for none in ["192.0.2.254", "0.0.0.0", "255.255.255.255"] {
-            assert_eq!(levels(&[root, ("DMLC_NODE_HOST", none)]), [Level::Ok, Level::Fail]);
+            assert_eq!(levels(&[root, ("DMLC_NODE_HOST", none)]), [Severity::Ok, Severity::Fail]);
         }
     }
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use pslite::cluster::alike::Alike;
 use pslite::node::{Asked, Lookup, Settings};
 
-use super::job::Job;
-use super::{Finding, Level};
+use super::job::JobVariables;
+use super::{Finding, Severity};
 use crate::scheduler_address::{Address, operator};
 
 const TOPIC: &str = "agreed";
@@ -19,13 +19,18 @@ type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// `found`: what the other checks found. Where they failed, nothing more is to be said of settings.
 /// `greets`: something at the scheduler's address greets as one.
-pub(super) fn check(job: &Job, lookup: Env<'_>, found: &[Finding], greets: bool) -> Vec<Finding> {
+pub(super) fn check(
+    job: &JobVariables,
+    lookup: Env<'_>,
+    found: &[Finding],
+    greets: bool,
+) -> Vec<Finding> {
     if job.is_absent() {
         return Vec::new();
     }
     let settings = match read(job, lookup) {
         Ok(settings) => Some(settings),
-        Err(_) if found.iter().any(|finding| finding.level == Level::Fail) => None,
+        Err(_) if found.iter().any(|finding| finding.level == Severity::Fail) => None,
         Err(why) => return vec![Finding::fail(TOPIC, why, "no node starts with that")],
     };
     match settings.filter(|_| greets && !job.is_scheduler()) {
@@ -34,7 +39,7 @@ pub(super) fn check(job: &Job, lookup: Env<'_>, found: &[Finding], greets: bool)
     }
 }
 
-fn read(job: &Job, lookup: Env<'_>) -> Result<Settings, String> {
+fn read(job: &JobVariables, lookup: Env<'_>) -> Result<Settings, String> {
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let mut all: BTreeMap<String, String> =
         names.filter_map(|name| Some((name.clone(), lookup(&name)?))).collect();

@@ -2,11 +2,11 @@
 //! is the most frequent reason for a start that hangs without a word.
 
 use super::Finding;
-use super::job::Job;
+use super::job::JobVariables;
 
 const TOPIC: &str = "counts";
 
-pub(super) fn check(job: &Job) -> Vec<Finding> {
+pub(super) fn check(job: &JobVariables) -> Vec<Finding> {
     if job.is_absent() {
         return vec![Finding::warning(
             TOPIC,
@@ -20,7 +20,7 @@ pub(super) fn check(job: &Job) -> Vec<Finding> {
     findings
 }
 
-fn role(job: &Job) -> Finding {
+fn role(job: &JobVariables) -> Finding {
     match job.role.as_deref() {
         Some(role @ ("worker" | "server" | "scheduler")) => {
             Finding::ok(TOPIC, format!("this is a {role}"))
@@ -58,20 +58,20 @@ fn count(name: &str, value: Option<&str>, what: &str) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Level;
+    use super::super::Severity;
     use super::super::job::of;
     use super::*;
 
     const GOOD: [(&str, &str); 3] =
         [("DMLC_ROLE", "worker"), ("DMLC_NUM_WORKER", "2"), ("DMLC_NUM_SERVER", "1")];
 
-    fn levels(variables: &[(&str, &str)]) -> Vec<Level> {
+    fn levels(variables: &[(&str, &str)]) -> Vec<Severity> {
         check(&of(variables)).iter().map(|finding| finding.level).collect()
     }
 
     #[test]
     fn a_complete_job_passes() {
-        assert_eq!(levels(&GOOD), [Level::Ok; 3]);
+        assert_eq!(levels(&GOOD), [Severity::Ok; 3]);
     }
 
     #[test]
@@ -80,13 +80,13 @@ mod tests {
             let mut variables = GOOD;
             variables[index].1 = value;
             let found = levels(&variables);
-            assert_eq!(found[index], Level::Fail, "{:?}", variables[index]);
-            assert_eq!(found.iter().filter(|level| **level == Level::Fail).count(), 1);
+            assert_eq!(found[index], Severity::Fail, "{:?}", variables[index]);
+            assert_eq!(found.iter().filter(|level| **level == Severity::Fail).count(), 1);
         }
     }
 
     #[test]
     fn no_job_is_no_failure() {
-        assert_eq!(levels(&[]), [Level::Warning]);
+        assert_eq!(levels(&[]), [Severity::Warning]);
     }
 }

@@ -5,20 +5,20 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use super::Finding;
-use super::job::Job;
+use super::job::JobVariables;
 
 const TOPIC: &str = "data";
 /// Where nodes in other containers of this host find a node.
 const DIRECTORY: &str = "/dev/shm";
 
-pub(super) fn check(job: &Job) -> Vec<Finding> {
+pub(super) fn check(job: &JobVariables) -> Vec<Finding> {
     if job.is_absent() || job.is_scheduler() {
         return Vec::new();
     }
     vec![carrier(job, Path::new(DIRECTORY))]
 }
 
-fn carrier(job: &Job, directory: &Path) -> Finding {
+fn carrier(job: &JobVariables, directory: &Path) -> Finding {
     if let Some(setting) = &job.about_stock_wire {
         return Finding::ok(TOPIC, format!("{setting}: data take the stock wire"));
     }
@@ -52,7 +52,7 @@ fn memory(directory: &Path) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Level, job};
+    use super::super::{Severity, job};
     use super::*;
 
     fn found(variables: &[(&str, &str)], directory: &Path) -> Finding {
@@ -63,7 +63,7 @@ mod tests {
     fn the_carrier_is_named() {
         let directory = std::env::temp_dir();
         let usual = found(&[], &directory);
-        assert_eq!((usual.level, usual.text.contains("shared memory to")), (Level::Ok, true));
+        assert_eq!((usual.level, usual.text.contains("shared memory to")), (Severity::Ok, true));
         for (name, value, text) in [
             ("PSLITE_TRANSPORT", "tcp", "TCP"),
             ("PSLITE_TRANSPORT", "shm", "on this host only"),
@@ -74,16 +74,16 @@ mod tests {
             ("PSLITE_LEVEL", "stock", "PSLITE_LEVEL"),
         ] {
             let finding = found(&[(name, value)], &directory);
-            assert_eq!(finding.level, Level::Ok, "{name}");
+            assert_eq!(finding.level, Severity::Ok, "{name}");
             assert!(finding.text.contains(text), "{finding:?}");
         }
-        assert_eq!(found(&[("PSLITE_TRANSPORT", "rdma")], &directory).level, Level::Fail);
+        assert_eq!(found(&[("PSLITE_TRANSPORT", "rdma")], &directory).level, Severity::Fail);
     }
 
     #[test]
     fn a_directory_that_cannot_be_used_is_named() {
         let finding = found(&[], Path::new("/nowhere"));
-        assert_eq!(finding.level, Level::Warning);
+        assert_eq!(finding.level, Severity::Warning);
         assert!(finding.text.contains("/nowhere"), "{finding:?}");
         assert!(check(&job::of(&[("DMLC_ROLE", "scheduler")])).is_empty());
         assert!(check(&job::of(&[])).is_empty());

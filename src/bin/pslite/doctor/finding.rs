@@ -1,7 +1,7 @@
 //! What a check answers with: how bad it is, what was found, and what to do.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Level {
+pub(super) enum Severity {
     Ok,
     Warning,
     Fail,
@@ -10,7 +10,7 @@ pub(super) enum Level {
 /// The answer of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finding {
-    pub(super) level: Level,
+    pub(super) level: Severity,
     pub(super) topic: &'static str,
     pub(super) text: String,
     /// What to do.
@@ -19,7 +19,7 @@ pub(super) struct Finding {
 
 impl Finding {
     pub(super) fn ok(topic: &'static str, text: impl Into<String>) -> Self {
-        Self { level: Level::Ok, topic, text: text.into(), advice: None }
+        Self { level: Severity::Ok, topic, text: text.into(), advice: None }
     }
 
     pub(super) fn warning(
@@ -27,7 +27,7 @@ impl Finding {
         text: impl Into<String>,
         advice: impl Into<String>,
     ) -> Self {
-        Self { level: Level::Warning, topic, text: text.into(), advice: Some(advice.into()) }
+        Self { level: Severity::Warning, topic, text: text.into(), advice: Some(advice.into()) }
     }
 
     pub(super) fn fail(
@@ -35,14 +35,14 @@ impl Finding {
         text: impl Into<String>,
         advice: impl Into<String>,
     ) -> Self {
-        Self { level: Level::Fail, topic, text: text.into(), advice: Some(advice.into()) }
+        Self { level: Severity::Fail, topic, text: text.into(), advice: Some(advice.into()) }
     }
 
     pub(super) fn line(&self) -> String {
         let level = match self.level {
-            Level::Ok => "ok",
-            Level::Warning => "warning",
-            Level::Fail => "FAIL",
+            Severity::Ok => "ok",
+            Severity::Warning => "warning",
+            Severity::Fail => "FAIL",
         };
         let advice = self.advice.as_ref().map_or_else(String::new, |advice| format!("; {advice}"));
         format!("{level:<8} {:<9} {}{advice}", self.topic, self.text)

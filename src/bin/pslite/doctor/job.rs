@@ -2,7 +2,7 @@
 
 /// The variables of a job; an empty value counts as not set.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Job {
+pub(super) struct JobVariables {
     pub(super) role: Option<String>,
     pub(super) num_worker: Option<String>,
     pub(super) num_server: Option<String>,
@@ -24,7 +24,7 @@ pub(super) struct Job {
     pub(super) python: Option<String>,
 }
 
-impl Job {
+impl JobVariables {
     /// Reads the variables; `role` goes before DMLC_ROLE.
     pub(super) fn read(role: Option<&str>, lookup: &dyn Fn(&str) -> Option<String>) -> Self {
         let text = |name: &str| {
@@ -82,8 +82,8 @@ fn about_stock_wire(text: &dyn Fn(&str) -> Option<String>) -> Option<String> {
 
 /// A job for the tests of the checks.
 #[cfg(test)]
-pub(super) fn of(variables: &[(&str, &str)]) -> Job {
-    Job::read(None, &|name| {
+pub(super) fn of(variables: &[(&str, &str)]) -> JobVariables {
+    JobVariables::read(None, &|name| {
         variables.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned())
     })
 }

@@ -10,13 +10,13 @@ use pslite::placement::graph::{NamedGraph, Topology};
 use pslite::transport::tunnel::{Listener, who_listens};
 
 use super::Finding;
-use super::job::Job;
+use super::job::JobVariables;
 
 const TOPIC: &str = "links";
 /// Neighbours whose gateways are asked; the others are likely to be alike.
 const ASKED_MAX: usize = 8;
 
-pub(super) fn check(job: &Job) -> Vec<Finding> {
+pub(super) fn check(job: &JobVariables) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(topology(job));
     let Some(path) = &job.links else {
@@ -48,11 +48,11 @@ pub(super) fn check(job: &Job) -> Vec<Finding> {
     findings
 }
 
-fn tunnels(job: &Job) -> Option<&str> {
+fn tunnels(job: &JobVariables) -> Option<&str> {
     job.tunnels.as_deref().filter(|port| *port != "0")
 }
 
-fn topology(job: &Job) -> Option<Finding> {
+fn topology(job: &JobVariables) -> Option<Finding> {
     let text = job.topology.as_deref()?;
     let advice = "choose star, balanced:K, or, with PSLITE_LINKS, packed or auto";
     let wrong = |why: &str| Finding::fail(TOPIC, format!("PSLITE_TOPOLOGY={text} {why}"), advice);
@@ -68,7 +68,7 @@ fn topology(job: &Job) -> Option<Finding> {
     Some(found)
 }
 
-fn counts_for(job: &Job, text: &str) -> Finding {
+fn counts_for(job: &JobVariables, text: &str) -> Finding {
     let whom = if job.is_scheduler() { "" } else { "; it counts at the scheduler only" };
     Finding::ok(TOPIC, format!("PSLITE_TOPOLOGY={text}{whom}"))
 }
@@ -80,7 +80,7 @@ fn read(path: &str) -> Result<NamedGraph, String> {
     Ok(links)
 }
 
-fn of_host(job: &Job, path: &str, links: &NamedGraph) -> Vec<Finding> {
+fn of_host(job: &JobVariables, path: &str, links: &NamedGraph) -> Vec<Finding> {
     let hosts = links.names.len();
     let root = job.is_scheduler().then_some(&job.root_host).and_then(Option::as_ref);
     let Some(host) = root.or(job.node_host.as_ref()) else {
@@ -148,7 +148,7 @@ mod tests {
     use std::net::TcpListener;
     use std::path::PathBuf;
 
-    use super::super::{Level, job};
+    use super::super::{Severity, job};
     use super::*;
 
     fn file(name: &str, content: &str) -> PathBuf {
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn says(findings: &[Finding], level: Level, part: &str) {
+    fn says(findings: &[Finding], level: Severity, part: &str) {
         let says = |finding: &Finding| finding.level == level && finding.text.contains(part);
         assert!(findings.iter().any(says), "{part}: {findings:#?}");
     }
@@ -174,12 +174,12 @@ mod tests {
         let of = |role: &str, topology: &str| {
             found(&[("DMLC_ROLE", role), ("PSLITE_TOPOLOGY", topology)])
         };
-        says(&of("scheduler", "balanced:2"), Level::Ok, "balanced:2");
-        says(&of("worker", "packed"), Level::Ok, "at the scheduler only");
-        says(&of("scheduler", "packed"), Level::Fail, "needs PSLITE_LINKS");
-        says(&of("scheduler", "fapt:3"), Level::Fail, "other owners");
-        says(&of("scheduler", "ring"), Level::Fail, "no topology");
-        says(&found(&[("PSLITE_TUNNELS", "7100")]), Level::Fail, "needs PSLITE_LINKS");
+        says(&of("scheduler", "balanced:2"), Severity::Ok, "balanced:2");
+        says(&of("worker", "packed"), Severity::Ok, "at the scheduler only");
+        says(&of("scheduler", "packed"), Severity::Fail, "needs PSLITE_LINKS");
+        says(&of("scheduler", "fapt:3"), Severity::Fail, "other owners");
+        says(&of("scheduler", "ring"), Severity::Fail, "no topology");
+        says(&found(&[("PSLITE_TUNNELS", "7100")]), Severity::Fail, "needs PSLITE_LINKS");
     }
 
     #[test]
@@ -190,15 +190,15 @@ mod tests {
             let all = [("DMLC_ROLE", role), ("DMLC_NODE_HOST", host), ("PSLITE_LINKS", links)];
             found(&all)
         };
-        says(&of("worker", "127.0.78.1", path), Level::Ok, "2 hosts, 1 with a link");
-        says(&of("worker", "127.0.78.1", path), Level::Warning, "has no effect");
-        says(&of("worker", "127.0.78.3", path), Level::Fail, "is none of them");
-        says(&of("server", "127.0.78.3", path), Level::Warning, "is none of them");
-        says(&of("worker", "127.0.78.1", "/nowhere"), Level::Fail, "/nowhere");
-        says(&of("worker", "127.0.78.1", "/dev/zero"), Level::Fail, "no regular file");
-        says(&found(&[("PSLITE_LINKS", path)]), Level::Warning, "cannot be told");
+        says(&of("worker", "127.0.78.1", path), Severity::Ok, "2 hosts, 1 with a link");
+        says(&of("worker", "127.0.78.1", path), Severity::Warning, "has no effect");
+        says(&of("worker", "127.0.78.3", path), Severity::Fail, "is none of them");
+        says(&of("server", "127.0.78.3", path), Severity::Warning, "is none of them");
+        says(&of("worker", "127.0.78.1", "/nowhere"), Severity::Fail, "/nowhere");
+        says(&of("worker", "127.0.78.1", "/dev/zero"), Severity::Fail, "no regular file");
+        says(&found(&[("PSLITE_LINKS", path)]), Severity::Warning, "cannot be told");
         let bad = file("bad", "link a\n");
-        says(&of("worker", "a", bad.to_str().unwrap()), Level::Fail, "line 1");
+        says(&of("worker", "a", bad.to_str().unwrap()), Severity::Fail, "line 1");
     }
 
     #[test]
@@ -211,8 +211,8 @@ mod tests {
             ("PSLITE_LINKS", path.to_str().unwrap()),
             ("PSLITE_TUNNELS", &port),
         ]);
-        says(&findings, Level::Warning, "no gateway at 127.0.78.1");
-        says(&findings, Level::Warning, "127.0.78.2");
-        says(&findings, Level::Warning, "does not answer as a gateway");
+        says(&findings, Severity::Warning, "no gateway at 127.0.78.1");
+        says(&findings, Severity::Warning, "127.0.78.2");
+        says(&findings, Severity::Warning, "does not answer as a gateway");
     }
 }

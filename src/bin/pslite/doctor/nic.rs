@@ -8,7 +8,7 @@ use pslite::transport::address;
 
 use super::Finding;
 use super::address::resolve;
-use super::job::Job;
+use super::job::JobVariables;
 
 const TOPIC: &str = "nic";
 
@@ -20,7 +20,7 @@ struct Interface {
     is_up: bool,
 }
 
-pub(super) fn check(job: &Job) -> Vec<Finding> {
+pub(super) fn check(job: &JobVariables) -> Vec<Finding> {
     if job.local || job.is_scheduler() {
         return Vec::new();
     }
@@ -28,7 +28,7 @@ pub(super) fn check(job: &Job) -> Vec<Finding> {
     vec![choose(job, root, &interfaces())]
 }
 
-fn choose(job: &Job, root: Option<Ipv4Addr>, all: &[Interface]) -> Finding {
+fn choose(job: &JobVariables, root: Option<Ipv4Addr>, all: &[Interface]) -> Finding {
     if let Some(host) = &job.node_host {
         let Some(address) = resolve(host).ok().and_then(|found| found.first().copied()) else {
             return Finding::fail(
@@ -164,7 +164,7 @@ pub(super) fn list() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Level;
+    use super::super::Severity;
     use super::super::job::of;
     use super::*;
 
@@ -175,36 +175,36 @@ mod tests {
         Interface { name: name.to_owned(), address: Ipv4Addr::new(10, 0, 0, last), is_up }
     }
 
-    fn level(variables: &[(&str, &str)], root: Ipv4Addr, all: &[Interface]) -> Level {
+    fn level(variables: &[(&str, &str)], root: Ipv4Addr, all: &[Interface]) -> Severity {
         choose(&of(variables), Some(root), all).level
     }
 
     #[test]
     fn loopback_is_for_local_jobs_only() {
         let told = [("DMLC_NODE_HOST", "127.0.0.1")];
-        assert_eq!(level(&told, LOOPBACK, &[]), Level::Ok);
-        assert_eq!(level(&told, REMOTE, &[]), Level::Fail);
-        assert_eq!(level(&[], LOOPBACK, &[interface("eth0", 1, true)]), Level::Ok);
+        assert_eq!(level(&told, LOOPBACK, &[]), Severity::Ok);
+        assert_eq!(level(&told, REMOTE, &[]), Severity::Fail);
+        assert_eq!(level(&[], LOOPBACK, &[interface("eth0", 1, true)]), Severity::Ok);
     }
 
     #[test]
     fn an_interface_must_exist_and_be_up() {
         let all =
             [interface("eth0", 1, true), interface("eth1", 2, false), interface("eth10", 3, true)];
-        assert_eq!(level(&[("DMLC_INTERFACE", "eth0")], REMOTE, &all), Level::Ok);
-        assert_eq!(level(&[("DMLC_INTERFACE", "eth1")], REMOTE, &all), Level::Fail);
-        assert_eq!(level(&[("DMLC_INTERFACE", "wlan0")], REMOTE, &all), Level::Fail);
+        assert_eq!(level(&[("DMLC_INTERFACE", "eth0")], REMOTE, &all), Severity::Ok);
+        assert_eq!(level(&[("DMLC_INTERFACE", "eth1")], REMOTE, &all), Severity::Fail);
+        assert_eq!(level(&[("DMLC_INTERFACE", "wlan0")], REMOTE, &all), Severity::Fail);
         // Stock and the library compare only the beginning of the name.
-        assert_eq!(level(&[("DMLC_INTERFACE", "eth")], REMOTE, &all), Level::Warning);
+        assert_eq!(level(&[("DMLC_INTERFACE", "eth")], REMOTE, &all), Severity::Warning);
     }
 
     #[test]
     fn several_candidates_are_named() {
         let all = [interface("eth0", 1, true), interface("eth1", 2, true)];
         let finding = choose(&of(&[]), None, &all);
-        assert_eq!(finding.level, Level::Warning);
+        assert_eq!(finding.level, Severity::Warning);
         assert!(finding.text.contains("eth0 (10.0.0.1), eth1 (10.0.0.2)"), "{}", finding.text);
-        assert_eq!(choose(&of(&[]), None, &all[..1]).level, Level::Ok);
-        assert_eq!(choose(&of(&[]), None, &[]).level, Level::Fail);
+        assert_eq!(choose(&of(&[]), None, &all[..1]).level, Severity::Ok);
+        assert_eq!(choose(&of(&[]), None, &[]).level, Severity::Fail);
     }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use pslite::transport::port_holder;
 
 use super::address::resolve;
-use super::job::Job;
-use super::{Finding, Level};
+use super::job::JobVariables;
+use super::{Finding, Severity};
 
 const TOPIC: &str = "port";
 
@@ -19,12 +19,12 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 const GREETING: usize = 10;
 
 /// The findings, and whether something at the scheduler's address greets as one.
-pub(super) fn check(job: &Job) -> (Vec<Finding>, bool) {
+pub(super) fn check(job: &JobVariables) -> (Vec<Finding>, bool) {
     let mut findings = Vec::new();
     if !job.is_absent() && !job.local {
         findings.push(root(job));
     }
-    let greets = !job.is_scheduler() && findings.iter().any(|found| found.level == Level::Ok);
+    let greets = !job.is_scheduler() && findings.iter().any(|found| found.level == Severity::Ok);
     if let Some(text) = job.port.as_deref().filter(|_| !job.is_scheduler()) {
         findings.push(fixed(text));
     }
@@ -34,7 +34,7 @@ pub(super) fn check(job: &Job) -> (Vec<Finding>, bool) {
     (findings, greets)
 }
 
-fn root(job: &Job) -> Finding {
+fn root(job: &JobVariables) -> Finding {
     let Some(text) = &job.root_port else {
         return Finding::fail(
             TOPIC,
@@ -195,17 +195,17 @@ mod tests {
     fn a_busy_port_names_its_holder() {
         let (listener, port) = listener();
         let finding = check_root("scheduler", port);
-        assert_eq!(finding.level, Level::Fail);
+        assert_eq!(finding.level, Severity::Fail);
         assert!(finding.text.contains(&format!("pid {} ", std::process::id())), "{}", finding.text);
         drop(listener);
-        assert_eq!(check_root("scheduler", port).level, Level::Ok);
-        assert_eq!(check_root("worker", port).level, Level::Fail);
+        assert_eq!(check_root("scheduler", port).level, Severity::Ok);
+        assert_eq!(check_root("worker", port).level, Severity::Fail);
     }
 
     #[test]
     fn a_scheduler_is_known_by_its_greeting() {
         for (greeting, level) in
-            [(*b"\xff\0\0\0\0\0\0\0\x01\x7f", Level::Ok), (*b"HTTP/1.1 4", Level::Fail)]
+            [(*b"\xff\0\0\0\0\0\0\0\x01\x7f", Severity::Ok), (*b"HTTP/1.1 4", Severity::Fail)]
         {
             let (listener, port) = listener();
             let server = std::thread::spawn(move || {
@@ -222,12 +222,12 @@ mod tests {
             of(&[("DMLC_LOCAL", "1"), ("DMLC_ROLE", "worker"), (name, value)])
         };
         for (name, value) in [("PORT", "x"), ("PORT", "0"), ("PSLITE_PORT_RANGE", "9100-9000")] {
-            assert_eq!(check(&job(name, value)).0[0].level, Level::Fail, "{name}={value}");
+            assert_eq!(check(&job(name, value)).0[0].level, Severity::Fail, "{name}={value}");
         }
         let (_listener, port) = listener();
         let (one, range) = (port.to_string(), format!("{port}-{port}"));
         for (name, value) in [("PORT", one.as_str()), ("PSLITE_PORT_RANGE", range.as_str())] {
-            assert_eq!(check(&job(name, value)).0[0].level, Level::Fail, "{name}={value}");
+            assert_eq!(check(&job(name, value)).0[0].level, Severity::Fail, "{name}={value}");
         }
     }
 }

@@ -36,7 +36,7 @@ fn vain(role: Option<&str>, variables: &[(String, String)]) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Level;
+    use super::super::Severity;
     use super::*;
 
     fn texts(role: Option<&str>, more: &[(&str, &str)]) -> Vec<String> {
@@ -51,7 +51,7 @@ mod tests {
         let pairs = job.iter().chain(more);
         let all: Vec<_> = pairs.map(|(n, t)| ((*n).to_owned(), (*t).to_owned())).collect();
         let found = check(role, &all);
-        assert!(found.iter().all(|finding| finding.level == Level::Warning));
+        assert!(found.iter().all(|finding| finding.level == Severity::Warning));
         found.into_iter().map(|finding| finding.text).collect()
     }
 

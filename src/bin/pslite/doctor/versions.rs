@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use super::Finding;
-use super::job::Job;
+use super::job::JobVariables;
 use crate::elf;
 use crate::run::library;
 
@@ -38,14 +38,14 @@ except BaseException as error:
 /// The version on which everything is tested.
 const TESTED: &str = "1.9.1";
 
-pub(super) fn check(job: &Job, python: Option<&str>, told: Option<&Path>) -> Vec<Finding> {
+pub(super) fn check(job: &JobVariables, python: Option<&str>, told: Option<&Path>) -> Vec<Finding> {
     let python = python.or(job.python.as_deref()).unwrap_or("python3");
     let mut findings = vec![preload(job, told)];
     findings.extend(mxnet(python));
     findings
 }
 
-fn preload(job: &Job, told: Option<&Path>) -> Finding {
+fn preload(job: &JobVariables, told: Option<&Path>) -> Finding {
     let named = job.preload.as_deref().and_then(|value| {
         value.split([' ', ':']).find(|entry| entry.ends_with(library::FILE_NAME))
     });

@@ -17,16 +17,16 @@ use nix::unistd::Pid;
 use pslite::observe::awake;
 use std::os::unix::process::CommandExt;
 
-use super::job::{Action, Job, Outcome};
+use super::job::{Job, ProcessOutcome, RunAction};
 use super::output::{Tails, copy_errors, copy_lines};
-use super::plan::{Plan, Process};
+use super::plan::{Process, RunPlan};
 use super::verdict;
 use crate::exec;
 use crate::scheduler_address::{Address, operator};
 
 /// What wakes the main thread.
-enum Event {
-    Ended(usize, Outcome),
+enum ChildEvent {
+    Ended(usize, ProcessOutcome),
     Signal(Signal),
     OutputDone,
     /// The scheduler says that nodes are missing (true), or not.
@@ -54,7 +54,7 @@ struct Running {
 ///
 /// # Errors
 /// A process or a thread could not be started; those that were are ended first.
-pub(crate) fn supervise(plan: Plan, mut job: Job) -> Result<ExitCode> {
+pub(crate) fn supervise(plan: RunPlan, mut job: Job) -> Result<ExitCode> {
     let started = awake::now();
     let (sender, events) = sync_channel(MAX_EVENTS);
     watch_signals(&sender)?;
@@ -73,7 +73,7 @@ pub(crate) fn supervise(plan: Plan, mut job: Job) -> Result<ExitCode> {
             }
         }
     }
-    let mut watch = Watch { started, running, tails, closed: 0 };
+    let mut watch = ChildWatch { started, running, tails, closed: 0 };
     if failed.is_none() {
         let asking = Asking { scheduler: plan.scheduler, events: sender, next: Duration::ZERO };
         watch.until_finished(&mut job, &events, asking);
@@ -102,7 +102,7 @@ fn conclude(job: &Job, tails: &Tails) -> u8 {
 struct Asking {
     /// Ours, if it is started here; stock's does not answer.
     scheduler: Option<Address>,
-    events: SyncSender<Event>,
+    events: SyncSender<ChildEvent>,
     /// When to ask; [`Duration::MAX`]: never again, or an answer is awaited.
     next: Duration,
 }
@@ -126,7 +126,7 @@ impl Asking {
             let answer = operator(&scheduler, ANSWER_WITHIN).status();
             let missing = answer.map(|status| status.phase == "forming");
             // No answer says nothing: the scheduler may be about to start, or to end.
-            let _ = events.send(Event::Incomplete(missing.unwrap_or(false)));
+            let _ = events.send(ChildEvent::Incomplete(missing.unwrap_or(false)));
         });
     }
 
@@ -137,7 +137,7 @@ impl Asking {
 }
 
 /// What is watched.
-struct Watch {
+struct ChildWatch {
     started: Instant,
     running: Vec<Running>,
     tails: Tails,
@@ -145,8 +145,8 @@ struct Watch {
     closed: usize,
 }
 
-impl Watch {
-    fn until_finished(&mut self, job: &mut Job, events: &Receiver<Event>, mut asking: Asking) {
+impl ChildWatch {
+    fn until_finished(&mut self, job: &mut Job, events: &Receiver<ChildEvent>, mut asking: Asking) {
         while !job.is_finished() {
             let now = awake::since(self.started);
             asking.ask_if_due(now, job);
@@ -155,13 +155,13 @@ impl Watch {
             let event = events.recv_timeout(next.map_or(IDLE, left));
             let now = awake::since(self.started);
             let actions = match event {
-                Ok(Event::Ended(index, outcome)) => job.ended(now, index, outcome),
-                Ok(Event::Signal(signal)) => job.interrupted(now, signal),
-                Ok(Event::OutputDone) => {
+                Ok(ChildEvent::Ended(index, outcome)) => job.ended(now, index, outcome),
+                Ok(ChildEvent::Signal(signal)) => job.interrupted(now, signal),
+                Ok(ChildEvent::OutputDone) => {
                     self.closed += 1;
                     Vec::new()
                 }
-                Ok(Event::Incomplete(missing)) => {
+                Ok(ChildEvent::Incomplete(missing)) => {
                     asking.answered(now);
                     if missing { job.is_incomplete(now) } else { Vec::new() }
                 }
@@ -174,11 +174,11 @@ impl Watch {
     }
 }
 
-fn perform(actions: &[Action], running: &[Running]) {
+fn perform(actions: &[RunAction], running: &[Running]) {
     for action in actions {
         match action {
-            Action::Say(text) => eprintln!("pslite: {text}"),
-            Action::Signal(index, signal) => {
+            RunAction::Say(text) => eprintln!("pslite: {text}"),
+            RunAction::Signal(index, signal) => {
                 if let Some(process) = running.get(*index) {
                     send(process.group, *signal);
                 }
@@ -197,7 +197,7 @@ fn send(group: Pid, signal: Signal) {
 }
 
 /// Ends what the processes left behind in their groups, reaps them, and prints what they last said.
-fn finish(running: Vec<Running>, events: &Receiver<Event>, closed: usize) {
+fn finish(running: Vec<Running>, events: &Receiver<ChildEvent>, closed: usize) {
     let mut open = (2 * running.len()).saturating_sub(closed);
     for mut process in running {
         send(process.group, Signal::SIGKILL);
@@ -207,7 +207,7 @@ fn finish(running: Vec<Running>, events: &Receiver<Event>, closed: usize) {
     let until = awake::now() + OUTPUT_WAIT;
     while open > 0 {
         match events.recv_timeout(awake::left(until)) {
-            Ok(Event::OutputDone) => open -= 1,
+            Ok(ChildEvent::OutputDone) => open -= 1,
             Ok(_) => {}
             Err(RecvTimeoutError::Timeout) if awake::now() < until => {}
             Err(_) => return,
@@ -219,7 +219,7 @@ fn start(
     index: usize,
     process: &Process,
     tails: &Tails,
-    events: &SyncSender<Event>,
+    events: &SyncSender<ChildEvent>,
 ) -> Result<Running> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let mut command = Command::new(program);
@@ -257,37 +257,37 @@ fn start(
     Ok(running)
 }
 
-fn print<F>(label: &str, events: &SyncSender<Event>, copy: F) -> std::io::Result<()>
+fn print<F>(label: &str, events: &SyncSender<ChildEvent>, copy: F) -> std::io::Result<()>
 where
     F: FnOnce(&str) + Send + 'static,
 {
     let (label, events) = (label.to_owned(), events.clone());
     thread::Builder::new().name("output".into()).spawn(move || {
         copy(&label);
-        let _ = events.send(Event::OutputDone);
+        let _ = events.send(ChildEvent::OutputDone);
     })?;
     Ok(())
 }
 
 /// WNOWAIT leaves the process to be reaped later, see above.
-fn watch_end(index: usize, process: Pid, events: &SyncSender<Event>) -> std::io::Result<()> {
+fn watch_end(index: usize, process: Pid, events: &SyncSender<ChildEvent>) -> std::io::Result<()> {
     let events = events.clone();
     thread::Builder::new().name("wait".into()).spawn(move || {
         let outcome = loop {
             match waitid(Id::Pid(process), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT) {
-                Ok(WaitStatus::Exited(_, code)) => break Outcome::Exited(code),
-                Ok(WaitStatus::Signaled(_, signal, _)) => break Outcome::Signaled(signal),
+                Ok(WaitStatus::Exited(_, code)) => break ProcessOutcome::Exited(code),
+                Ok(WaitStatus::Signaled(_, signal, _)) => break ProcessOutcome::Signaled(signal),
                 Ok(_) | Err(Errno::EINTR) => {}
-                Err(_) => break Outcome::Exited(1),
+                Err(_) => break ProcessOutcome::Exited(1),
             }
         };
-        let _ = events.send(Event::Ended(index, outcome));
+        let _ = events.send(ChildEvent::Ended(index, outcome));
     })?;
     Ok(())
 }
 
 /// Signals are blocked in every thread and taken by one, which needs no handler and so no unsafe.
-fn watch_signals(events: &SyncSender<Event>) -> Result<()> {
+fn watch_signals(events: &SyncSender<ChildEvent>) -> Result<()> {
     let mut set = SigSet::empty();
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
         set.add(signal);
@@ -296,7 +296,7 @@ fn watch_signals(events: &SyncSender<Event>) -> Result<()> {
     let events = events.clone();
     thread::Builder::new().name("signals".into()).spawn(move || {
         while let Ok(signal) = set.wait() {
-            if events.send(Event::Signal(signal)).is_err() {
+            if events.send(ChildEvent::Signal(signal)).is_err() {
                 return;
             }
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use pslite::node::{Asked, Lookup, Settings};
 
 use super::job::Importance;
-use super::plan::{Process, Role};
+use super::plan::{Process, ProcessRole};
 
 /// What the job loses with that process. A process whose settings are nonsense ends with an error
 /// that says so, and the job with it.
@@ -16,12 +16,12 @@ pub(super) fn of(process: &Process) -> Importance {
     let settings = Settings::read(&variables_of(process), &Asked::default()).ok();
     let elastic = settings.as_ref().filter(|settings| settings.follows_pieces());
     match process.role {
-        Role::Worker if elastic.is_some_and(|settings| settings.elastic_workers) => {
+        ProcessRole::Worker if elastic.is_some_and(|settings| settings.elastic_workers) => {
             Importance::ReplaceableWorker
         }
-        Role::Worker => Importance::Worker,
-        Role::Server if elastic.is_some_and(has_copies) => Importance::Replaceable,
-        Role::Server | Role::Scheduler => Importance::Needed,
+        ProcessRole::Worker => Importance::Worker,
+        ProcessRole::Server if elastic.is_some_and(has_copies) => Importance::Replaceable,
+        ProcessRole::Server | ProcessRole::Scheduler => Importance::Needed,
     }
 }
 
@@ -45,7 +45,7 @@ mod tests {
     use Importance::{Needed, Replaceable, ReplaceableWorker, Worker};
 
     /// Of a process with these variables, beside those that each one has.
-    fn found(role: Role, servers: usize, variables: &[(&str, &str)]) -> Importance {
+    fn found(role: ProcessRole, servers: usize, variables: &[(&str, &str)]) -> Importance {
         let count = servers.to_string();
         let always = [
             ("DMLC_ROLE", role.name()),
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_server_with_a_replica_can_be_lost() {
-        let server = |variables: &[(&str, &str)]| found(Role::Server, 2, variables);
+        let server = |variables: &[(&str, &str)]| found(ProcessRole::Server, 2, variables);
         assert_eq!(server(&[]), Needed);
         assert_eq!(server(&[("PSLITE_ELASTIC", "1")]), Replaceable);
         assert_eq!(server(&[("PSLITE_ELASTIC", " 2 ")]), Replaceable, "as a node reads it");
@@ -85,13 +85,17 @@ mod tests {
         ] {
             assert_eq!(server(&[("PSLITE_REPLICAS", "1"), keeps]), Needed, "{keeps:?}");
         }
-        assert_eq!(found(Role::Server, 1, &[("PSLITE_ELASTIC", "1")]), Needed, "the only one");
+        assert_eq!(
+            found(ProcessRole::Server, 1, &[("PSLITE_ELASTIC", "1")]),
+            Needed,
+            "the only one"
+        );
         assert_eq!(server(&[("PSLITE_ELASTIC", "yes")]), Needed, "it ends with an error");
     }
 
     #[test]
     fn workers_can_be_lost_where_they_are_elastic() {
-        let worker = |variables: &[(&str, &str)]| found(Role::Worker, 2, variables);
+        let worker = |variables: &[(&str, &str)]| found(ProcessRole::Worker, 2, variables);
         let elastic = ("PSLITE_ELASTIC_WORKERS", "1");
         assert_eq!(worker(&[]), Worker);
         assert_eq!(worker(&[elastic]), ReplaceableWorker);
@@ -101,6 +105,6 @@ mod tests {
 
     #[test]
     fn the_scheduler_is_needed() {
-        assert_eq!(found(Role::Scheduler, 2, &[("PSLITE_ELASTIC", "1")]), Needed);
+        assert_eq!(found(ProcessRole::Scheduler, 2, &[("PSLITE_ELASTIC", "1")]), Needed);
     }
 }

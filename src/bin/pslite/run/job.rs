@@ -22,14 +22,14 @@ pub(crate) const TIMED_OUT: u8 = 124;
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum ProcessOutcome {
     /// It returned this code.
     Exited(i32),
     /// A signal ended it.
     Signaled(Signal),
 }
 
-impl Outcome {
+impl ProcessOutcome {
     fn is_ok(self) -> bool {
         self == Self::Exited(0)
     }
@@ -59,7 +59,7 @@ impl Outcome {
 
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Action {
+pub(crate) enum RunAction {
     /// Tell the user.
     Say(String),
     /// Send a signal to the group of a process.
@@ -67,7 +67,7 @@ pub(crate) enum Action {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum RunPhase {
     Running,
     /// A signal was passed on to the workers. The rest gets it then, or when no worker is left.
     Leaving(Duration, Signal),
@@ -94,13 +94,13 @@ pub(crate) enum Importance {
 }
 
 #[derive(Debug)]
-struct Process {
+struct TrackedProcess {
     label: String,
     importance: Importance,
-    outcome: Option<Outcome>,
+    outcome: Option<ProcessOutcome>,
 }
 
-impl Process {
+impl TrackedProcess {
     const fn is_worker(&self) -> bool {
         matches!(self.importance, Importance::Worker | Importance::ReplaceableWorker)
     }
@@ -109,10 +109,10 @@ impl Process {
 /// The processes of a job and what is known of them.
 #[derive(Debug)]
 pub(crate) struct Job {
-    processes: Vec<Process>,
+    processes: Vec<TrackedProcess>,
     grace: Duration,
     limit: Option<Duration>,
-    phase: Phase,
+    phase: RunPhase,
     /// Why it fails, apart from what processes did: somebody asked for its end, or time was up.
     failure: Option<u8>,
     /// What processes failed at by themselves, in the order in which they ended.
@@ -134,13 +134,13 @@ impl Job {
     ) -> Self {
         let processes = processes
             .into_iter()
-            .map(|(label, importance)| Process { label, importance, outcome: None })
+            .map(|(label, importance)| TrackedProcess { label, importance, outcome: None })
             .collect();
         Self {
             processes,
             grace,
             limit,
-            phase: Phase::Running,
+            phase: RunPhase::Running,
             failure: None,
             failed: Vec::new(),
             late: None,
@@ -150,7 +150,12 @@ impl Job {
     }
 
     /// A process has ended.
-    pub(crate) fn ended(&mut self, now: Duration, index: usize, outcome: Outcome) -> Vec<Action> {
+    pub(crate) fn ended(
+        &mut self,
+        now: Duration,
+        index: usize,
+        outcome: ProcessOutcome,
+    ) -> Vec<RunAction> {
         let Some(process) = self.processes.get_mut(index) else { return Vec::new() };
         process.outcome = Some(outcome);
         let label = process.label.clone();
@@ -158,34 +163,34 @@ impl Job {
             matches!(process.importance, Importance::Replaceable | Importance::ReplaceableWorker);
         let mut actions = Vec::new();
         match self.phase {
-            Phase::Running if !outcome.is_ok() && replaceable => {
+            RunPhase::Running if !outcome.is_ok() && replaceable => {
                 self.missed.get_or_insert(Failed { index, outcome, at: now });
                 let text = format!("{label} {}; the others go on if they can", outcome.text());
-                actions.push(Action::Say(text));
+                actions.push(RunAction::Say(text));
             }
-            Phase::Running | Phase::Grace(_) if !outcome.is_ok() => {
+            RunPhase::Running | RunPhase::Grace(_) if !outcome.is_ok() => {
                 self.failed.push(Failed { index, outcome, at: now });
                 let mut text = format!("{label} {}", outcome.text());
                 let wait = self.wait_for_the_rest();
-                if self.phase == Phase::Running && self.running().next().is_some() {
+                if self.phase == RunPhase::Running && self.running().next().is_some() {
                     text += &format!("; the others have {} to end", in_seconds(wait));
                 }
-                actions.push(Action::Say(text));
+                actions.push(RunAction::Say(text));
             }
-            Phase::Leaving(_, signal) if self.workers_are_done() => {
+            RunPhase::Leaving(_, signal) if self.workers_are_done() => {
                 actions.extend(self.pass_on(now, signal));
             }
-            Phase::Terminating(_) | Phase::Killing(_) if !outcome.is_ok() => {
+            RunPhase::Terminating(_) | RunPhase::Killing(_) if !outcome.is_ok() => {
                 self.late.get_or_insert(outcome.code());
             }
             _ => {}
         }
         match self.phase {
-            Phase::Running if !self.failed.is_empty() || self.workers_are_done() => {
-                self.phase = Phase::Grace(now + self.wait_for_the_rest());
+            RunPhase::Running if !self.failed.is_empty() || self.workers_are_done() => {
+                self.phase = RunPhase::Grace(now + self.wait_for_the_rest());
             }
-            Phase::Grace(until) if self.workers_are_done() => {
-                self.phase = Phase::Grace(until.min(now + self.wait_for_the_rest()));
+            RunPhase::Grace(until) if self.workers_are_done() => {
+                self.phase = RunPhase::Grace(until.min(now + self.wait_for_the_rest()));
             }
             _ => {}
         }
@@ -201,13 +206,16 @@ impl Job {
     /// True while it is worth asking the scheduler whether the job is complete: a worker has ended,
     /// and others wait, perhaps for it.
     pub(crate) fn wants_to_know_if_complete(&self) -> bool {
-        let ended_well = |worker: &Process| worker.outcome.is_some_and(Outcome::is_ok);
-        self.phase == Phase::Running && self.workers().any(ended_well) && !self.workers_are_done()
+        let ended_well =
+            |worker: &TrackedProcess| worker.outcome.is_some_and(ProcessOutcome::is_ok);
+        self.phase == RunPhase::Running
+            && self.workers().any(ended_well)
+            && !self.workers_are_done()
     }
 
     /// The scheduler says that nodes are missing, though a worker has ended: it never was in the
     /// job, and the others wait for it in vain.
-    pub(crate) fn is_incomplete(&mut self, now: Duration) -> Vec<Action> {
+    pub(crate) fn is_incomplete(&mut self, now: Duration) -> Vec<RunAction> {
         if !self.wants_to_know_if_complete() {
             return Vec::new();
         }
@@ -219,7 +227,7 @@ impl Job {
             labels.join(", ")
         );
         self.failure = Some(1);
-        let mut actions = vec![Action::Say(text)];
+        let mut actions = vec![RunAction::Say(text)];
         actions.extend(self.terminate(now, "nothing can go on"));
         actions
     }
@@ -229,12 +237,12 @@ impl Job {
         workers.peek().is_some() && workers.all(|worker| worker.outcome.is_some())
     }
 
-    fn workers(&self) -> impl Iterator<Item = &Process> {
+    fn workers(&self) -> impl Iterator<Item = &TrackedProcess> {
         self.processes.iter().filter(|process| process.is_worker())
     }
 
     /// Somebody asks the job to end: the first request is passed on, the second one ends it.
-    pub(crate) fn interrupted(&mut self, now: Duration, signal: Signal) -> Vec<Action> {
+    pub(crate) fn interrupted(&mut self, now: Duration, signal: Signal) -> Vec<RunAction> {
         self.signals += 1;
         self.failure = Some(128 + signal as u8);
         if self.signals > 1 {
@@ -243,25 +251,26 @@ impl Job {
         let workers: Vec<usize> = self.running_workers().collect();
         if workers.is_empty() {
             let text = format!("{signal}: passed on to {}", self.list_running());
-            let mut actions = vec![Action::Say(text)];
+            let mut actions = vec![RunAction::Say(text)];
             actions.extend(self.pass_on(now, signal));
             return actions;
         }
-        self.phase = Phase::Leaving(now + WORKERS_FIRST, signal);
+        self.phase = RunPhase::Leaving(now + WORKERS_FIRST, signal);
         let labels: Vec<&str> =
             workers.iter().map(|index| self.processes[*index].label.as_str()).collect();
         let text = format!("{signal}: passed on to {}, then to the others", labels.join(", "));
-        let mut actions = vec![Action::Say(text)];
-        actions.extend(workers.into_iter().map(|index| Action::Signal(index, signal)));
+        let mut actions = vec![RunAction::Say(text)];
+        actions.extend(workers.into_iter().map(|index| RunAction::Signal(index, signal)));
         actions
     }
 
     /// The others get the signal that the workers have got.
-    fn pass_on(&mut self, now: Duration, signal: Signal) -> Vec<Action> {
-        self.phase = Phase::Terminating(now + self.grace);
+    fn pass_on(&mut self, now: Duration, signal: Signal) -> Vec<RunAction> {
+        self.phase = RunPhase::Terminating(now + self.grace);
         let workers: Vec<usize> = self.running_workers().collect();
         let all = self.signal_running(signal).into_iter();
-        let new = |action: &Action| !matches!(action, Action::Signal(i, _) if workers.contains(i));
+        let new =
+            |action: &RunAction| !matches!(action, RunAction::Signal(i, _) if workers.contains(i));
         all.filter(new).collect()
     }
 
@@ -270,44 +279,44 @@ impl Job {
     }
 
     /// A process could not even be started.
-    pub(crate) fn abandon(&mut self, now: Duration, code: u8) -> Vec<Action> {
+    pub(crate) fn abandon(&mut self, now: Duration, code: u8) -> Vec<RunAction> {
         self.failure = Some(code);
         self.kill(now)
     }
 
     /// Time has passed.
-    pub(crate) fn tick(&mut self, now: Duration) -> Vec<Action> {
+    pub(crate) fn tick(&mut self, now: Duration) -> Vec<RunAction> {
         if self.limit.is_some_and(|limit| now >= limit) {
             self.limit = None;
             self.failure = Some(TIMED_OUT);
             return self.terminate(now, "the time of --timeout has passed");
         }
         match self.phase {
-            Phase::Leaving(until, signal) if now >= until => self.pass_on(now, signal),
-            Phase::Grace(until) if now >= until => self.terminate(now, "did not end by itself"),
-            Phase::Terminating(until) if now >= until => self.kill(now),
-            Phase::Killing(until) if now >= until => {
+            RunPhase::Leaving(until, signal) if now >= until => self.pass_on(now, signal),
+            RunPhase::Grace(until) if now >= until => self.terminate(now, "did not end by itself"),
+            RunPhase::Terminating(until) if now >= until => self.kill(now),
+            RunPhase::Killing(until) if now >= until => {
                 let text = format!("{} cannot be ended", self.list_running());
-                self.phase = Phase::GivenUp;
-                vec![Action::Say(text)]
+                self.phase = RunPhase::GivenUp;
+                vec![RunAction::Say(text)]
             }
             _ => Vec::new(),
         }
     }
 
-    fn terminate(&mut self, now: Duration, why: &str) -> Vec<Action> {
-        self.phase = Phase::Terminating(now + TERM_WAIT);
+    fn terminate(&mut self, now: Duration, why: &str) -> Vec<RunAction> {
+        self.phase = RunPhase::Terminating(now + TERM_WAIT);
         let mut actions =
-            vec![Action::Say(format!("{why}: {}; sending SIGTERM", self.list_running()))];
+            vec![RunAction::Say(format!("{why}: {}; sending SIGTERM", self.list_running()))];
         actions.extend(self.signal_running(Signal::SIGTERM));
         actions
     }
 
-    fn kill(&mut self, now: Duration) -> Vec<Action> {
-        self.phase = Phase::Killing(now + KILL_WAIT);
+    fn kill(&mut self, now: Duration) -> Vec<RunAction> {
+        self.phase = RunPhase::Killing(now + KILL_WAIT);
         let mut actions = Vec::new();
         if self.running().next().is_some() {
-            actions.push(Action::Say(format!(
+            actions.push(RunAction::Say(format!(
                 "still there: {}; sending SIGKILL",
                 self.list_running()
             )));
@@ -316,12 +325,12 @@ impl Job {
         actions
     }
 
-    fn running(&self) -> impl Iterator<Item = (usize, &Process)> {
+    fn running(&self) -> impl Iterator<Item = (usize, &TrackedProcess)> {
         self.processes.iter().enumerate().filter(|(_, process)| process.outcome.is_none())
     }
 
-    fn signal_running(&self, signal: Signal) -> Vec<Action> {
-        self.running().map(|(index, _)| Action::Signal(index, signal)).collect()
+    fn signal_running(&self, signal: Signal) -> Vec<RunAction> {
+        self.running().map(|(index, _)| RunAction::Signal(index, signal)).collect()
     }
 
     fn list_running(&self) -> String {
@@ -332,11 +341,11 @@ impl Job {
     /// When to call [`Self::tick`] next.
     pub(crate) fn deadline(&self) -> Option<Duration> {
         let phase = match self.phase {
-            Phase::Leaving(at, _)
-            | Phase::Grace(at)
-            | Phase::Terminating(at)
-            | Phase::Killing(at) => Some(at),
-            Phase::Running | Phase::GivenUp => None,
+            RunPhase::Leaving(at, _)
+            | RunPhase::Grace(at)
+            | RunPhase::Terminating(at)
+            | RunPhase::Killing(at) => Some(at),
+            RunPhase::Running | RunPhase::GivenUp => None,
         };
         match (phase, self.limit) {
             (Some(a), Some(b)) => Some(a.min(b)),
@@ -346,7 +355,7 @@ impl Job {
 
     /// Nothing is left to wait for.
     pub(crate) fn is_finished(&self) -> bool {
-        self.phase == Phase::GivenUp || self.running().next().is_none()
+        self.phase == RunPhase::GivenUp || self.running().next().is_none()
     }
 
     /// What processes failed at by themselves, in the order in which they ended; empty if somebody
@@ -367,7 +376,7 @@ impl Job {
     /// Workers have ended well, and so the job.
     fn is_done(&self) -> bool {
         self.workers_are_done()
-            && self.workers().any(|worker| worker.outcome.is_some_and(Outcome::is_ok))
+            && self.workers().any(|worker| worker.outcome.is_some_and(ProcessOutcome::is_ok))
     }
 
     /// 0 iff every process ended with 0, but for those that nobody missed; else the code of the

@@ -12,7 +12,7 @@ mod output;
 mod plan;
 mod verdict;
 
-pub(crate) use plan::Role;
+pub(crate) use plan::ProcessRole;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -45,7 +45,7 @@ pub(crate) struct RunArguments {
     pub(crate) servers: u32,
     /// Start only these roles here; the others run elsewhere
     #[arg(long, value_delimiter = ',', default_value = "scheduler,server,worker", value_enum)]
-    pub(crate) roles: Vec<Role>,
+    pub(crate) roles: Vec<ProcessRole>,
     /// How many of the workers to start here [default: all]
     #[arg(long, value_name = "K")]
     pub(crate) local_workers: Option<u32>,
@@ -117,7 +117,7 @@ const MAX_SECONDS: f64 = 1e9;
 /// # Errors
 /// The arguments contradict each other, or a process cannot be started.
 pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
-    let plan = plan::Plan::new(arguments)?;
+    let plan = plan::RunPlan::new(arguments)?;
     let job = job::Job::new(
         plan.processes.iter().map(|p| (p.label.clone(), importance::of(p))).collect(),
         arguments.grace,

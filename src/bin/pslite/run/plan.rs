@@ -15,7 +15,7 @@ use crate::scheduler_address::{self, Address};
 
 /// The role of a process in a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Role {
+pub(crate) enum ProcessRole {
     /// Knows who is there.
     Scheduler,
     /// Holds the parameters.
@@ -24,7 +24,7 @@ pub(crate) enum Role {
     Worker,
 }
 
-impl Role {
+impl ProcessRole {
     /// The value of DMLC_ROLE.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -40,7 +40,7 @@ impl Role {
 pub(crate) struct Process {
     /// What the user calls it.
     pub(crate) label: String,
-    pub(crate) role: Role,
+    pub(crate) role: ProcessRole,
     pub(crate) command: Vec<OsString>,
     pub(crate) preload: Option<OsString>,
     pub(crate) variables: BTreeMap<OsString, OsString>,
@@ -49,7 +49,7 @@ pub(crate) struct Process {
 
 /// All that is to be started.
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub(crate) struct RunPlan {
     /// In the order of starting: the scheduler first.
     pub(crate) processes: Vec<Process>,
     /// Where the scheduler listens that is started here, if it is ours.
@@ -64,7 +64,7 @@ struct Root {
     reserved: Option<TcpListener>,
 }
 
-impl Plan {
+impl RunPlan {
     /// Decides what to start.
     ///
     /// # Errors
@@ -75,26 +75,27 @@ impl Plan {
         let shared = shared_variables(arguments, &root)?;
         let meeting = meeting_point(arguments, &root)?;
         let mut processes = Vec::new();
-        for role in [Role::Scheduler, Role::Server, Role::Worker] {
+        for role in [ProcessRole::Scheduler, ProcessRole::Server, ProcessRole::Worker] {
             for index in 0..count_here(arguments, role)? {
                 let mut variables = shared.clone();
                 variables.insert("DMLC_ROLE".into(), role.name().into());
-                let task = if role == Role::Server { arguments.workers + index } else { index };
+                let task =
+                    if role == ProcessRole::Server { arguments.workers + index } else { index };
                 // As dmlc_tracker's local launcher numbers them: workers, then servers.
                 variables.entry("DMLC_TASK_ID".into()).or_insert_with(|| task.to_string().into());
                 // So that a process has one name, here and in the job. (Stock knows nothing of it.)
                 if all_are_here(arguments, role)? {
                     variables.insert("PSLITE_RANK".into(), index.to_string().into());
                 }
-                if let (Role::Worker, Some(meeting)) = (role, &meeting) {
+                if let (ProcessRole::Worker, Some(meeting)) = (role, &meeting) {
                     for (name, value) in meeting.variables(index, arguments.workers) {
                         variables.entry(name.into()).or_insert_with(|| value.into());
                     }
                 }
                 let native = match role {
-                    Role::Scheduler => arguments.native_scheduler,
-                    Role::Server => arguments.native_servers,
-                    Role::Worker => false,
+                    ProcessRole::Scheduler => arguments.native_scheduler,
+                    ProcessRole::Server => arguments.native_servers,
+                    ProcessRole::Worker => false,
                 };
                 processes.push(Process {
                     label: label(role, index),
@@ -111,7 +112,7 @@ impl Plan {
             "nothing to start here: --roles and the counts leave no process"
         );
         let is_ours = !arguments.stock || arguments.native_scheduler;
-        let is_here = arguments.roles.contains(&Role::Scheduler) && is_ours;
+        let is_here = arguments.roles.contains(&ProcessRole::Scheduler) && is_ours;
         let scheduler = is_here.then(|| Address { host: root.host.clone(), port: root.port });
         let meeting_port = meeting.map(|meeting| meeting.port);
         let reserved_ports = root.reserved.into_iter().chain(meeting_port).collect();
@@ -140,7 +141,7 @@ impl MeetingPoint {
 
 /// None if some workers are started elsewhere: nobody here knows who is who.
 fn meeting_point(arguments: &RunArguments, root: &Root) -> Result<Option<MeetingPoint>> {
-    if !all_are_here(arguments, Role::Worker)? || arguments.workers == 0 {
+    if !all_are_here(arguments, ProcessRole::Worker)? || arguments.workers == 0 {
         return Ok(None);
     }
     let host = if is_loopback(&root.host) { "127.0.0.1" } else { root.host.as_str() };
@@ -149,27 +150,27 @@ fn meeting_point(arguments: &RunArguments, root: &Root) -> Result<Option<Meeting
     Ok(Some(MeetingPoint { host, port }))
 }
 
-fn label(role: Role, index: u32) -> String {
+fn label(role: ProcessRole, index: u32) -> String {
     match role {
-        Role::Scheduler => role.name().to_owned(),
-        Role::Server | Role::Worker => format!("{} {index}", role.name()),
+        ProcessRole::Scheduler => role.name().to_owned(),
+        ProcessRole::Server | ProcessRole::Worker => format!("{} {index}", role.name()),
     }
 }
 
 /// This program in that role, without an application.
-fn alone(role: Role) -> Result<Vec<OsString>> {
+fn alone(role: ProcessRole) -> Result<Vec<OsString>> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     Ok(vec![program.into_os_string(), role.name().into()])
 }
 
-fn count_here(arguments: &RunArguments, role: Role) -> Result<u32> {
+fn count_here(arguments: &RunArguments, role: ProcessRole) -> Result<u32> {
     if !arguments.roles.contains(&role) {
         return Ok(0);
     }
     let (all, here, option) = match role {
-        Role::Scheduler => return Ok(1),
-        Role::Server => (arguments.servers, arguments.local_servers, "--local-servers"),
-        Role::Worker => (arguments.workers, arguments.local_workers, "--local-workers"),
+        ProcessRole::Scheduler => return Ok(1),
+        ProcessRole::Server => (arguments.servers, arguments.local_servers, "--local-servers"),
+        ProcessRole::Worker => (arguments.workers, arguments.local_workers, "--local-workers"),
     };
     let here = here.unwrap_or(all);
     ensure!(here <= all, "{option} {here} is more than the {all} of the whole job");
@@ -177,11 +178,11 @@ fn count_here(arguments: &RunArguments, role: Role) -> Result<u32> {
 }
 
 /// All processes of that role are started here.
-fn all_are_here(arguments: &RunArguments, role: Role) -> Result<bool> {
+fn all_are_here(arguments: &RunArguments, role: ProcessRole) -> Result<bool> {
     let all = match role {
-        Role::Scheduler => return Ok(false),
-        Role::Server => arguments.servers,
-        Role::Worker => arguments.workers,
+        ProcessRole::Scheduler => return Ok(false),
+        ProcessRole::Server => arguments.servers,
+        ProcessRole::Worker => arguments.workers,
     };
     Ok(count_here(arguments, role)? == all)
 }
@@ -245,7 +246,7 @@ fn preload(arguments: &RunArguments) -> Result<Option<OsString>> {
 }
 
 fn root(arguments: &RunArguments) -> Result<Root> {
-    let scheduler_is_here = arguments.roles.contains(&Role::Scheduler);
+    let scheduler_is_here = arguments.roles.contains(&ProcessRole::Scheduler);
     if let Some(text) = &arguments.root {
         let (host, port) = text
             .rsplit_once(':')

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::job::Outcome;
+use super::job::ProcessOutcome;
 use super::output::Tail;
 
 /// A process that ended with an error which we did not ask for.
@@ -15,7 +15,7 @@ use super::output::Tail;
 pub(crate) struct Failed {
     /// Its place among the processes.
     pub(crate) index: usize,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: ProcessOutcome,
     /// Since the start.
     pub(crate) at: Duration,
 }
@@ -51,8 +51,8 @@ mod tests {
     use super::*;
     use nix::sys::signal::Signal;
 
-    fn failed(ends: &[(usize, Outcome)]) -> Vec<Failed> {
-        let one = |(index, outcome): &(usize, Outcome)| Failed {
+    fn failed(ends: &[(usize, ProcessOutcome)]) -> Vec<Failed> {
+        let one = |(index, outcome): &(usize, ProcessOutcome)| Failed {
             index: *index,
             outcome: *outcome,
             at: Duration::from_secs(3),
@@ -64,11 +64,11 @@ mod tests {
         errors.iter().map(|error| Tail { error: *error, ..Tail::default() }).collect()
     }
 
-    fn cause_of(ends: &[(usize, Outcome)], errors: &[Option<u64>]) -> Option<usize> {
+    fn cause_of(ends: &[(usize, ProcessOutcome)], errors: &[Option<u64>]) -> Option<usize> {
         cause(&failed(ends), &heard(errors)).map(|one| one.index)
     }
 
-    use Outcome::{Exited, Signaled};
+    use ProcessOutcome::{Exited, Signaled};
 
     #[test]
     fn who_raised_an_exception_is_the_cause_though_others_end_first() {

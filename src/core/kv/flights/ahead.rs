@@ -39,7 +39,7 @@ pub(super) struct Ahead {
 /// What the application does with a key.
 #[derive(Clone, Debug)]
 struct Habit {
-    phase: Phase,
+    phase: AheadPhase,
     /// How many pushes in a row were answered, and then pulled.
     in_a_row: u16,
     /// How many it takes before a push asks.
@@ -47,7 +47,7 @@ struct Habit {
 }
 
 #[derive(Clone, Debug, Default)]
-enum Phase {
+enum AheadPhase {
     /// No push since the last pull, or one that does not count.
     #[default]
     Rest,
@@ -59,7 +59,7 @@ enum Phase {
     Here(Box<Brought>),
 }
 
-impl Phase {
+impl AheadPhase {
     fn bytes(&self) -> usize {
         match self {
             Self::Pushed(_, asked) => *asked,
@@ -86,15 +86,15 @@ impl Ahead {
         let habit = self.keys.entry(key).or_default();
         let held = habit.phase.bytes();
         match habit.phase {
-            Phase::Rest => {}
-            Phase::Here(_) => habit.in_vain(),
-            Phase::Pushed(..) | Phase::Answered => habit.in_a_row = 0,
+            AheadPhase::Rest => {}
+            AheadPhase::Here(_) => habit.in_vain(),
+            AheadPhase::Pushed(..) | AheadPhase::Answered => habit.in_a_row = 0,
         }
         let room = BYTES_MAX.saturating_sub(self.bytes - held);
         let is_usual = habit.in_a_row >= habit.needed || (eager && habit.needed == NEEDED_MIN);
         let asks = may_ask && bytes <= room && is_usual;
         let asked = if asks { bytes } else { 0 };
-        habit.phase = Phase::Pushed(name, asked);
+        habit.phase = AheadPhase::Pushed(name, asked);
         self.bytes = self.bytes - held + asked;
         asks
     }
@@ -104,7 +104,7 @@ impl Ahead {
     pub(super) fn dismiss(&mut self, key: Key) {
         if let Some(habit) = self.keys.get_mut(&key) {
             self.bytes -= habit.phase.bytes();
-            habit.phase = Phase::Rest;
+            habit.phase = AheadPhase::Rest;
             habit.in_a_row = 0;
         }
     }
@@ -113,7 +113,7 @@ impl Ahead {
     /// is not kept.
     pub(super) fn answered(&mut self, key: Key, name: SliceName, brought: Option<Brought>) {
         let Some(habit) = self.keys.get_mut(&key) else { return };
-        let Phase::Pushed(open, asked) = habit.phase else { return };
+        let AheadPhase::Pushed(open, asked) = habit.phase else { return };
         if open != name {
             return;
         }
@@ -122,7 +122,8 @@ impl Ahead {
             // Its owner gives none: it does not sum rounds.
             habit.in_vain();
         }
-        let phase = brought.map_or(Phase::Answered, |brought| Phase::Here(Box::new(brought)));
+        let phase =
+            brought.map_or(AheadPhase::Answered, |brought| AheadPhase::Here(Box::new(brought)));
         self.bytes = self.bytes - asked + phase.bytes();
         habit.phase = phase;
     }
@@ -130,11 +131,11 @@ impl Ahead {
     /// A push is over that was refused, or given up.
     pub(super) fn failed(&mut self, key: Key, name: SliceName) {
         if let Some(habit) = self.keys.get_mut(&key)
-            && let Phase::Pushed(open, asked) = habit.phase
+            && let AheadPhase::Pushed(open, asked) = habit.phase
             && open == name
         {
             habit.in_a_row = 0;
-            habit.phase = Phase::Rest;
+            habit.phase = AheadPhase::Rest;
             self.bytes -= asked;
         }
     }
@@ -142,7 +143,7 @@ impl Ahead {
     /// A pull begins, of all of these keys. Their values, if all are here.
     pub(super) fn pulled(&mut self, keys: &[Key]) -> Option<Vec<Brought>> {
         let here = |key: &Key| {
-            self.keys.get(key).is_some_and(|habit| matches!(habit.phase, Phase::Here(_)))
+            self.keys.get(key).is_some_and(|habit| matches!(habit.phase, AheadPhase::Here(_)))
         };
         let all = !keys.is_empty() && keys.iter().all(here);
         let mut brought = Vec::with_capacity(if all { keys.len() } else { 0 });
@@ -150,14 +151,14 @@ impl Ahead {
             let Some(habit) = self.keys.get_mut(key) else { continue };
             self.bytes -= habit.phase.bytes();
             match std::mem::take(&mut habit.phase) {
-                Phase::Here(values) => {
+                AheadPhase::Here(values) => {
                     habit.in_a_row = habit.in_a_row.saturating_add(1);
                     brought.push(*values);
                 }
-                Phase::Answered => habit.in_a_row = habit.in_a_row.saturating_add(1),
+                AheadPhase::Answered => habit.in_a_row = habit.in_a_row.saturating_add(1),
                 // It does not wait for the answer: what it gets may be of the round before.
-                Phase::Pushed(..) => habit.in_a_row = 0,
-                Phase::Rest => {}
+                AheadPhase::Pushed(..) => habit.in_a_row = 0,
+                AheadPhase::Rest => {}
             }
         }
         // A key that comes twice has given its values to the first.
@@ -168,7 +169,7 @@ impl Ahead {
     /// kept when it comes.
     pub(super) fn drop_all(&mut self) {
         for habit in self.keys.values_mut() {
-            habit.phase = Phase::Rest;
+            habit.phase = AheadPhase::Rest;
         }
         self.bytes = 0;
     }
@@ -180,7 +181,7 @@ impl Ahead {
             format!("{bytes} bytes of values are ahead, counted are {}", self.bytes)
         })?;
         let closed = self.keys.iter().find_map(|(key, habit)| match habit.phase {
-            Phase::Pushed(name, _) if !is_open(name) => Some((key, name)),
+            AheadPhase::Pushed(name, _) if !is_open(name) => Some((key, name)),
             _ => None,
         });
         require(closed.is_none(), || format!("key and push {closed:?} is not open"))
@@ -189,7 +190,7 @@ impl Ahead {
 
 impl Default for Habit {
     fn default() -> Self {
-        Self { phase: Phase::Rest, in_a_row: 0, needed: NEEDED_MIN }
+        Self { phase: AheadPhase::Rest, in_a_row: 0, needed: NEEDED_MIN }
     }
 }
 

@@ -51,7 +51,7 @@ pub struct AheadSlice {
 
 /// What is left of a slice that is over.
 #[derive(Debug)]
-pub(super) struct Ended {
+pub(super) struct EndedSlice {
     pub(super) rank: u32,
     /// Of a push that does not pull: its key.
     pub(super) pushed: Option<Key>,

@@ -8,13 +8,13 @@ use crate::wire::Key;
 
 /// See the module. By default: the first life, in which every push counts.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Life {
+pub(super) struct PushLife {
     since: u64,
     /// Keys of which the first push is answered, where the first push of each is to make it.
     made: Option<BTreeSet<Key>>,
 }
 
-impl Life {
+impl PushLife {
     /// The one that began with that policy. `makes_keys`: the first push of each key is to make it.
     pub(super) fn new(since: u64, makes_keys: bool) -> Self {
         Self { since, made: (since > 0 && makes_keys).then(BTreeSet::new) }

@@ -13,19 +13,19 @@ use crate::wire::Key;
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Order {
-    keys: BTreeMap<Key, Pushes>,
+pub(super) struct PushOrder {
+    keys: BTreeMap<Key, KeyPushes>,
 }
 
 /// The pushes of one key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Pushes {
+pub(super) struct KeyPushes {
     open: SmallVec<[SliceName; 2]>,
     /// The timestamp of the last one that was answered as a whole.
     done: Option<i32>,
 }
 
-impl Order {
+impl PushOrder {
     /// A push begins.
     pub(super) fn add(&mut self, key: Key, name: SliceName) {
         self.keys.entry(key).or_default().open.push(name);
@@ -45,7 +45,7 @@ impl Order {
     }
 
     /// The pushes of a key, if there were some.
-    pub(super) fn of(&self, key: Key) -> Option<&Pushes> {
+    pub(super) fn of(&self, key: Key) -> Option<&KeyPushes> {
         self.keys.get(&key)
     }
 
@@ -64,7 +64,7 @@ impl Order {
     }
 }
 
-impl Pushes {
+impl KeyPushes {
     /// True if some push is open.
     pub(super) fn is_open(&self) -> bool {
         !self.open.is_empty()

@@ -27,7 +27,7 @@ pub(super) struct Part {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PartState {
     /// On that way, and not answered.
-    Sent(Way),
+    Sent(PartWay),
     /// To be sent, from then on, once it may.
     Waiting(Duration),
     /// Answered, with these values.
@@ -36,7 +36,7 @@ pub(super) enum PartState {
 
 /// Which way a part goes to its owner, and its answer back. What goes the same way keeps its order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Way {
+pub(super) struct PartWay {
     /// The node that is given the part, and that gives the answer. Of a tree it is this node: its
     /// relay.
     pub(super) next: NodeId,
@@ -56,12 +56,12 @@ pub(super) enum By {
 
 impl Part {
     /// Which way it goes if it is sent now, and not along a tree.
-    pub(super) const fn way(&self) -> Way {
-        Way { next: self.owner, by: if self.asks { By::Name } else { By::Itself } }
+    pub(super) const fn way(&self) -> PartWay {
+        PartWay { next: self.owner, by: if self.asks { By::Name } else { By::Itself } }
     }
 
     /// On which way it is.
-    pub(super) const fn sent(&self) -> Option<Way> {
+    pub(super) const fn sent(&self) -> Option<PartWay> {
         match self.state {
             PartState::Sent(way) => Some(way),
             PartState::Waiting(_) | PartState::Done(_) => None,
@@ -81,7 +81,7 @@ impl Part {
 
     /// True if it would overtake what another push of the same elements brings, if it were sent
     /// that way now. Along a tree, whose relays have one round at a time, it waits for the answer.
-    pub(super) fn overtakes(&self, way: Way, other: &Self) -> bool {
+    pub(super) fn overtakes(&self, way: PartWay, other: &Self) -> bool {
         let apart =
             self.to != 0 && other.to != 0 && (other.to <= self.from || self.to <= other.from);
         let under_way = match other.state {

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::order::Pushes;
-use super::part::{By, Part, PartState, Way};
-use super::{Flight, Flights, Outgoing, SliceName};
+use super::order::KeyPushes;
+use super::part::{By, Part, PartState, PartWay};
+use super::{Flights, Outgoing, SliceFlight, SliceName};
 use crate::kv::KvError;
 use crate::values::KvPairs;
 use crate::wire::elastic::Placed;
@@ -18,13 +18,13 @@ impl Flights {
     pub(super) fn send_parts(
         &mut self,
         now: Duration,
-        flight: &mut Flight,
+        flight: &mut SliceFlight,
         out: &mut Vec<Outgoing>,
     ) -> Result<(), KvError> {
         let (name, number, slice) = (flight.name(), flight.number, &flight.slice);
         let (push, key) = (slice.meta.push, slice.key);
         let pushes = self.order.of(key);
-        let mut go: SmallVec<[(usize, Way); 4]> = SmallVec::new();
+        let mut go: SmallVec<[(usize, PartWay); 4]> = SmallVec::new();
         let mut waits = false;
         for (at, part) in flight.parts.iter().enumerate() {
             let PartState::Waiting(since) = part.state else { continue };
@@ -43,7 +43,7 @@ impl Flights {
         }
         // A pull need not wait behind the values of other keys that are pushed. It stays behind
         // those of its own.
-        let overtakes = !push && !pushes.is_some_and(Pushes::is_open);
+        let overtakes = !push && !pushes.is_some_and(KeyPushes::is_open);
         // One more than the timestamp of the push of the same key before this one; 0: none was.
         let before = pushes.filter(|_| push).and_then(|all| all.previous(name));
         let after = before.map_or(0, |timestamp| (timestamp as u32).wrapping_add(1));
@@ -97,7 +97,12 @@ impl Flights {
     }
 
     /// True if a part of a push would overtake an earlier push of the same elements.
-    fn is_blocked(&self, pushes: &Pushes, name: SliceName, (part, way): (&Part, Way)) -> bool {
+    fn is_blocked(
+        &self,
+        pushes: &KeyPushes,
+        name: SliceName,
+        (part, way): (&Part, PartWay),
+    ) -> bool {
         let earlier = pushes.before(name).filter_map(|other| self.open.get(&other));
         earlier.flat_map(|flight| &flight.parts).any(|other| part.overtakes(way, other))
     }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::part::{By, Part, PartState, Way};
+use super::part::{By, Part, PartState, PartWay};
 use super::{Flights, Slice};
 use crate::trees::{self, Found, Table, Trees, Void};
 use crate::values::Form;
@@ -30,7 +30,7 @@ pub(super) struct Tickets {
     /// Who has a tree of the newest overlay in which this worker is.
     roots: BTreeSet<NodeId>,
     /// By the part of the key: its first element, and one past its last. Parts are disjoint.
-    of: BTreeMap<Key, BTreeMap<(u64, u64), Told>>,
+    of: BTreeMap<Key, BTreeMap<(u64, u64), OwnerWord>>,
     /// The last ticket of each part that was void: that can be heard before the ticket itself,
     /// which came down another tree.
     void: BTreeMap<(Key, (u64, u64)), Void>,
@@ -38,7 +38,7 @@ pub(super) struct Tickets {
 
 /// What the owner of a part has said of the next push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum OwnerWord {
     /// It goes by that ticket, which no push has used.
     Ticket(Ticket),
     /// It goes alone, while no newer overlay than that is known.
@@ -74,14 +74,14 @@ impl Tickets {
         self.trees.number()
     }
 
-    fn get(&self, key: Key, range: (u64, u64)) -> Option<Told> {
+    fn get(&self, key: Key, range: (u64, u64)) -> Option<OwnerWord> {
         self.of.get(&key)?.get(&range).copied()
     }
 
     /// The ticket of a part, which is used now or means nothing any more.
     fn take(&mut self, key: Key, range: (u64, u64)) -> Option<Ticket> {
         let of_key = self.of.get_mut(&key)?;
-        let Some(Told::Ticket(ticket)) = of_key.get(&range).copied() else { return None };
+        let Some(OwnerWord::Ticket(ticket)) = of_key.get(&range).copied() else { return None };
         of_key.remove(&range);
         if of_key.is_empty() {
             self.of.remove(&key);
@@ -142,8 +142,8 @@ impl Tickets {
         let is_void = ticket.is_some() && in_force.is_none();
         let known = self.get(key, (from, to));
         let is_older = match (in_force, known) {
-            (Some(ticket), Some(Told::Ticket(known))) => ticket.is_before(&known),
-            (None, Some(Told::Ticket(_))) => again || is_void,
+            (Some(ticket), Some(OwnerWord::Ticket(known))) => ticket.is_before(&known),
+            (None, Some(OwnerWord::Ticket(_))) => again || is_void,
             _ => false,
         };
         if is_older {
@@ -155,7 +155,7 @@ impl Tickets {
         let over: Vec<_> =
             until.map(|(range, _)| *range).take_while(|(_, end)| from < *end).collect();
         over.iter().for_each(|range| _ = of_key.remove(range));
-        of_key.insert((from, to), in_force.map_or(Told::Alone(overlay), Told::Ticket));
+        of_key.insert((from, to), in_force.map_or(OwnerWord::Alone(overlay), OwnerWord::Ticket));
     }
 
     /// A ticket, or the one in its place; `None`: it is void.
@@ -170,8 +170,8 @@ impl Tickets {
     fn go(&self, key: Key, part: &Part, is_long: bool) -> Go {
         let alone = match self.get(key, (part.from, part.to)) {
             None => 0,
-            Some(Told::Alone(overlay)) => overlay,
-            Some(Told::Ticket(ticket)) => return self.go_by(ticket),
+            Some(OwnerWord::Alone(overlay)) => overlay,
+            Some(OwnerWord::Ticket(ticket)) => return self.go_by(ticket),
         };
         let number = self.trees.number();
         let may_ask = alone < number && (part.asked.0 < number || part.asked.1 < part.term);
@@ -208,7 +208,7 @@ impl Tickets {
         &mut self,
         key: Key,
         range: (u64, u64),
-        way: Way,
+        way: PartWay,
     ) -> (Option<Ticket>, u64) {
         let known = self.take(key, range);
         let ticket = match way.by {
@@ -244,19 +244,19 @@ impl Flights {
         if last.ticket.is_before(&void.ticket) {
             *last = void;
         }
-        let Some(Told::Ticket(own)) = tickets.get(key, range) else { return };
+        let Some(OwnerWord::Ticket(own)) = tickets.get(key, range) else { return };
         let next = tickets.in_force(key, range, own);
         if next == Some(own) {
             return;
         }
         tickets.take(key, range);
         if let Some(next) = next {
-            tickets.of.entry(key).or_default().insert(range, Told::Ticket(next));
+            tickets.of.entry(key).or_default().insert(range, OwnerWord::Ticket(next));
         }
     }
 
     /// Which way a part of a push goes now; `None`: none yet.
-    pub(super) fn way_of(&self, slice: &Slice, part: &Part) -> Option<Way> {
+    pub(super) fn way_of(&self, slice: &Slice, part: &Part) -> Option<PartWay> {
         let Some(tickets) = self.tickets.as_deref() else { return Some(part.way()) };
         let is_opaque = part.to == 0 && part.term > 0;
         // Values come down the tree, as long as they are, whatever the push has of them.
@@ -274,8 +274,8 @@ impl Flights {
         };
         match tickets.go(slice.key, part, bytes >= self.asks_from) {
             Go::Alone => Some(part.way()),
-            Go::Tree(ticket) => Some(Way { next: tickets.me, by: By::Tree(ticket) }),
-            Go::Ask => Some(Way { next: part.owner, by: By::Name }),
+            Go::Tree(ticket) => Some(PartWay { next: tickets.me, by: By::Tree(ticket) }),
+            Go::Ask => Some(PartWay { next: part.owner, by: By::Name }),
             Go::Wait => None,
         }
     }

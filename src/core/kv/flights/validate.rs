@@ -10,7 +10,7 @@
 //! - **Values ahead** are as many bytes as are counted, and are awaited of open pushes only.
 
 use super::part::PartState;
-use super::{Flight, Flights, Part, SliceName, of_request};
+use super::{Flights, Part, SliceFlight, SliceName, of_request};
 use crate::invariant::{Valid, covering, debug, require};
 use crate::wire::Key;
 
@@ -55,7 +55,7 @@ impl Flights {
         require(waiting <= open, || format!("{waiting} of {open} slices wait"))
     }
 
-    fn validate_open(&self, name: SliceName, flight: &Flight) -> Valid {
+    fn validate_open(&self, name: SliceName, flight: &SliceFlight) -> Valid {
         let (number, meta) = (flight.number, &flight.slice.meta);
         let named = |broken: String| format!("slice {number}, {name:?}: {broken}");
         require(flight.name() == name && number < self.next, || {
@@ -81,7 +81,7 @@ impl Flights {
     }
 }
 
-impl Flight {
+impl SliceFlight {
     fn validate(&self) -> Valid {
         let parts = &self.parts;
         let open = parts.iter().any(|part| !matches!(part.state, PartState::Done(_)));
@@ -99,7 +99,7 @@ impl Flight {
     }
 }
 
-impl super::Order {
+impl super::PushOrder {
     /// True if that push of that key is open.
     fn has(&self, key: Key, name: SliceName) -> bool {
         self.of(key).is_some_and(|pushes| pushes.has(name))

@@ -36,14 +36,14 @@ pub(super) struct Start<'a> {
 
 /// The best loads. None: there is nothing to hold, nobody to hold it, or no solution.
 pub(super) fn solve(model: &Model, start: &Start<'_>) -> Option<Vec<f64>> {
-    Program::new(model, start, LEVELLING)?.solve()
+    LinearProgram::new(model, start, LEVELLING)?.solve()
 }
 
 /// The seconds of the shortest round. None: no solution.
 pub(super) fn shortest(model: &Model, total: f64) -> Option<f64> {
     let loads = vec![0.0; model.servers.len()];
     let start = Start { loads: &loads, homeless: total, price: 0.0 };
-    let best = Program::new(model, &start, 0.0)?.solve()?;
+    let best = LinearProgram::new(model, &start, 0.0)?.solve()?;
     Some(model.round_seconds(&best))
 }
 
@@ -64,7 +64,7 @@ enum Column {
     Round(bool),
 }
 
-struct Program<'a> {
+struct LinearProgram<'a> {
     model: &'a Model,
     start: &'a Start<'a>,
     total: f64,
@@ -78,7 +78,7 @@ struct Program<'a> {
     limits: Vec<f64>,
 }
 
-impl<'a> Program<'a> {
+impl<'a> LinearProgram<'a> {
     fn new(model: &'a Model, start: &'a Start<'a>, levelling: f64) -> Option<Self> {
         let total = start.loads.iter().sum::<f64>() + start.homeless;
         let used = used(model, total);

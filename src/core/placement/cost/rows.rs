@@ -60,8 +60,12 @@ pub(super) fn of(model: &Model) -> Vec<Row> {
     let mut rows = Vec::new();
     for host in &hosts {
         let card = HostCard { model, host };
-        rows.push(card.row(host.up, &[Traffic::PushOut, Traffic::PullOut, Traffic::CopyOut]));
-        rows.push(card.row(host.down, &[Traffic::PushIn, Traffic::PullIn, Traffic::CopyIn]));
+        rows.push(
+            card.row(host.up, &[CardTraffic::PushOut, CardTraffic::PullOut, CardTraffic::CopyOut]),
+        );
+        rows.push(
+            card.row(host.down, &[CardTraffic::PushIn, CardTraffic::PullIn, CardTraffic::CopyIn]),
+        );
         rows.extend(host.servers.iter().flat_map(|index| slow_server(model, host, *index)));
     }
     for (index, [push, pull]) in model.caps.iter().enumerate() {
@@ -98,7 +102,7 @@ fn hosts(model: &Model) -> Vec<Host> {
 
 /// What passes a card.
 #[derive(Clone, Copy)]
-enum Traffic {
+enum CardTraffic {
     /// From its workers to servers elsewhere.
     PushOut,
     /// From workers elsewhere to its servers.
@@ -121,7 +125,7 @@ struct HostCard<'a> {
 
 impl HostCard<'_> {
     /// The row of some traffic at a rate.
-    fn row(&self, rate: f64, kinds: &[Traffic]) -> Row {
+    fn row(&self, rate: f64, kinds: &[CardTraffic]) -> Row {
         let mut base = 0.0;
         let mut factors = BTreeMap::<usize, f64>::new();
         for kind in kinds {
@@ -136,22 +140,22 @@ impl HostCard<'_> {
     }
 
     /// Each worker here exchanges all bytes with somebody.
-    const fn base(&self, kind: Traffic) -> f64 {
+    const fn base(&self, kind: CardTraffic) -> f64 {
         match kind {
-            Traffic::PushOut | Traffic::PullIn => self.host.workers,
+            CardTraffic::PushOut | CardTraffic::PullIn => self.host.workers,
             _ => 0.0,
         }
     }
 
-    fn factors(&self, kind: Traffic) -> Vec<(usize, f64)> {
+    fn factors(&self, kind: CardTraffic) -> Vec<(usize, f64)> {
         let elsewhere = self.model.worker_count() - self.host.workers;
         let each = |factor: f64| self.host.servers.iter().map(|index| (*index, factor)).collect();
         match kind {
             // What lies on the same host does not pass the card.
-            Traffic::PushOut | Traffic::PullIn => each(-self.host.workers),
-            Traffic::PushIn | Traffic::PullOut => each(elsewhere),
-            Traffic::CopyOut => self.copies(|owner, copy| owner && !copy),
-            Traffic::CopyIn => self.copies(|owner, copy| copy && !owner),
+            CardTraffic::PushOut | CardTraffic::PullIn => each(-self.host.workers),
+            CardTraffic::PushIn | CardTraffic::PullOut => each(elsewhere),
+            CardTraffic::CopyOut => self.copies(|owner, copy| owner && !copy),
+            CardTraffic::CopyIn => self.copies(|owner, copy| copy && !owner),
         }
     }
 

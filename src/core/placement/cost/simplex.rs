@@ -15,7 +15,7 @@ const MOST_STEPS: usize = 50;
 /// negative (so `x = 0` is a start). None: there is no largest one, the shapes do not fit, or the
 /// steps do not suffice.
 pub(super) fn maximise(objective: &[f64], rows: &[Vec<f64>], limits: &[f64]) -> Option<Vec<f64>> {
-    let mut table = Table::new(objective, rows, limits)?;
+    let mut table = Tableau::new(objective, rows, limits)?;
     let most = MOST_STEPS.saturating_mul(rows.len() + objective.len());
     let mut still = 0;
     for _ in 0..most {
@@ -32,13 +32,13 @@ pub(super) fn maximise(objective: &[f64], rows: &[Vec<f64>], limits: &[f64]) -> 
 
 /// The program solved for the variables in `basis`: row = sum of others, the last row is the
 /// objective, the last column the limits.
-struct Table {
+struct Tableau {
     cells: Vec<Vec<f64>>,
     basis: Vec<usize>,
     others: Vec<usize>,
 }
 
-impl Table {
+impl Tableau {
     fn new(objective: &[f64], rows: &[Vec<f64>], limits: &[f64]) -> Option<Self> {
         let columns = objective.len();
         let fits = rows.len() == limits.len() && rows.iter().all(|row| row.len() == columns);

@@ -6,15 +6,15 @@
 pub fn drawing(names: &[String], root: usize, parents: &[Option<usize>]) -> String {
     let mut text = String::new();
     // What is still to be written, the next last.
-    let mut open = vec![Piece::Site(root)];
+    let mut open = vec![Stroke::Site(root)];
     let mut budget = parents.len();
     while let Some(piece) = open.pop() {
         let site = match piece {
-            Piece::Text(word) => {
+            Stroke::Text(word) => {
                 text.push_str(word);
                 continue;
             }
-            Piece::Site(site) => site,
+            Stroke::Site(site) => site,
         };
         if budget == 0 {
             break;
@@ -26,16 +26,16 @@ pub fn drawing(names: &[String], root: usize, parents: &[Option<usize>]) -> Stri
         if children.is_empty() {
             continue;
         }
-        open.push(Piece::Text(")"));
+        open.push(Stroke::Text(")"));
         for (place, child) in children.iter().enumerate().rev() {
-            open.push(Piece::Site(*child));
-            open.push(Piece::Text(if place == 0 { "(" } else { " " }));
+            open.push(Stroke::Site(*child));
+            open.push(Stroke::Text(if place == 0 { "(" } else { " " }));
         }
     }
     text
 }
 
-enum Piece {
+enum Stroke {
     Site(usize),
     Text(&'static str),
 }

@@ -3,7 +3,7 @@
 //! best roots share the model in proportion to one by their delays.
 
 use super::cells::{at, put};
-use super::routes::{Way, cheapest};
+use super::routes::{EdgeWay, cheapest};
 use super::{Graph, Tree};
 
 /// The trees of owners whose shares are given.
@@ -31,14 +31,14 @@ pub(super) fn best_roots(graph: &Graph, roots: usize) -> Vec<Tree> {
 /// The tree of a root. Values go down the edges that sums came up, as in NetStorm; where one of
 /// those has no way back, down the cheapest ways from the root.
 fn tree(graph: &Graph, root: usize, share: f64) -> Tree {
-    let up = cheapest(graph, root, Way::Up, |edge| 1.0 / graph.rate(edge));
+    let up = cheapest(graph, root, EdgeWay::Up, |edge| 1.0 / graph.rate(edge));
     let back = |(site, parent): (usize, &Option<usize>)| {
         parent.is_none_or(|parent| graph.edge(parent, site).is_some())
     };
     let down = if up.iter().enumerate().all(back) {
         up.clone()
     } else {
-        cheapest(graph, root, Way::Down, |edge| 1.0 / graph.rate(edge))
+        cheapest(graph, root, EdgeWay::Down, |edge| 1.0 / graph.rate(edge))
     };
     Tree { root, up, down, share }
 }

@@ -12,7 +12,7 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 use super::cells::{add, at, put};
-use super::routes::Routes;
+use super::routes::SiteRoutes;
 use super::{Graph, GraphError, Scheme};
 
 /// Parts times sites of a prediction, at most: each is two messages at least.
@@ -89,7 +89,7 @@ fn parts(bytes: f64, part: f64) -> Result<u64, GraphError> {
 
 /// A part on its way between a site and its parent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Message {
+struct TravellingPart {
     part: usize,
     /// The child: it sends up, and receives down.
     child: usize,
@@ -100,50 +100,50 @@ struct Message {
 
 /// A message that waits for a resource; the greatest goes first.
 #[derive(PartialEq, Eq)]
-struct Waiting {
+struct WaitingPart {
     /// (part, whether it is a sum) and when it came; all least first.
     key: Reverse<(usize, bool, u64)>,
-    message: Message,
+    message: TravellingPart,
 }
 
-impl Ord for Waiting {
+impl Ord for WaitingPart {
     fn cmp(&self, other: &Self) -> Ordering {
         self.key.cmp(&other.key)
     }
 }
 
-impl PartialOrd for Waiting {
+impl PartialOrd for WaitingPart {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
 /// That a resource has carried what it carried; the earliest is the greatest.
-struct Carried {
+struct CarriedPart {
     time: f64,
     number: u64,
     resource: usize,
 }
 
-impl Ord for Carried {
+impl Ord for CarriedPart {
     fn cmp(&self, other: &Self) -> Ordering {
         other.time.total_cmp(&self.time).then(other.number.cmp(&self.number))
     }
 }
 
-impl PartialOrd for Carried {
+impl PartialOrd for CarriedPart {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Carried {
+impl PartialEq for CarriedPart {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for Carried {}
+impl Eq for CarriedPart {}
 
 /// A tree with the ways of its edges.
 struct RoutedTree {
@@ -165,10 +165,10 @@ struct SimulatedRound {
     dealt: Vec<usize>,
     sites: usize,
     order: ServingOrder,
-    waiting: Vec<BinaryHeap<Waiting>>,
-    carries: Vec<Option<Message>>,
+    waiting: Vec<BinaryHeap<WaitingPart>>,
+    carries: Vec<Option<TravellingPart>>,
     seconds: Vec<f64>,
-    events: BinaryHeap<Carried>,
+    events: BinaryHeap<CarriedPart>,
     counter: u64,
     /// Sums that are still to come, by part and site.
     missing: Vec<u32>,
@@ -176,7 +176,7 @@ struct SimulatedRound {
 
 impl SimulatedRound {
     fn new(graph: &Graph, scheme: &Scheme, parts: u64, order: ServingOrder) -> Self {
-        let routes = Routes::new(graph);
+        let routes = SiteRoutes::new(graph);
         let trees: Vec<RoutedTree> =
             scheme.trees.iter().map(|tree| routed(graph, &routes, tree)).collect();
         let dealt = scheme.deal(parts);
@@ -215,11 +215,11 @@ impl SimulatedRound {
             }
         }
         let mut now = 0.0;
-        while let Some(Carried { time, resource, .. }) = self.events.pop() {
+        while let Some(CarriedPart { time, resource, .. }) = self.events.pop() {
             now = time;
             let carried = self.carries.get_mut(resource).and_then(Option::take);
             if let Some(message) = carried {
-                self.go_on(now, Message { passed: message.passed + 1, ..message });
+                self.go_on(now, TravellingPart { passed: message.passed + 1, ..message });
             }
             self.start(now, resource);
         }
@@ -241,7 +241,7 @@ impl SimulatedRound {
         if self.tree(part).is_some_and(|tree| tree.root == site) {
             self.value_arrived(now, part, site);
         } else {
-            self.go_on(now, Message { part, child: site, down: false, passed: 0 });
+            self.go_on(now, TravellingPart { part, child: site, down: false, passed: 0 });
         }
     }
 
@@ -249,13 +249,13 @@ impl SimulatedRound {
     fn value_arrived(&mut self, now: f64, part: usize, site: usize) {
         let children = self.tree(part).and_then(|tree| tree.children.get(site)).cloned();
         for child in children.unwrap_or_default() {
-            self.go_on(now, Message { part, child, down: true, passed: 0 });
+            self.go_on(now, TravellingPart { part, child, down: true, passed: 0 });
         }
     }
 
     /// The message needs its next resource, or has arrived.
-    fn go_on(&mut self, now: f64, message: Message) {
-        let Message { part, child, down, passed } = message;
+    fn go_on(&mut self, now: f64, message: TravellingPart) {
+        let TravellingPart { part, child, down, passed } = message;
         let Some(tree) = self.tree(part) else { return };
         let way = if down { tree.way_down.get(child) } else { tree.way_up.get(child) };
         let next = way.and_then(|way| way.get(passed)).copied();
@@ -271,14 +271,14 @@ impl SimulatedRound {
         }
     }
 
-    fn enqueue(&mut self, now: f64, resource: usize, message: Message) {
+    fn enqueue(&mut self, now: f64, resource: usize, message: TravellingPart) {
         self.counter += 1;
         let (part, sum) = match self.order {
             ServingOrder::Round => (message.part, !message.down),
             ServingOrder::Arrival => (0, false),
         };
         if let Some(waiting) = self.waiting.get_mut(resource) {
-            waiting.push(Waiting { key: Reverse((part, sum, self.counter)), message });
+            waiting.push(WaitingPart { key: Reverse((part, sum, self.counter)), message });
         }
         self.start(now, resource);
     }
@@ -292,11 +292,11 @@ impl SimulatedRound {
         put(&mut self.carries, resource, Some(next.message));
         self.counter += 1;
         let time = now + at(&self.seconds, resource);
-        self.events.push(Carried { time, number: self.counter, resource });
+        self.events.push(CarriedPart { time, number: self.counter, resource });
     }
 }
 
-fn routed(graph: &Graph, routes: &Routes, tree: &super::Tree) -> RoutedTree {
+fn routed(graph: &Graph, routes: &SiteRoutes, tree: &super::Tree) -> RoutedTree {
     let sites = graph.sites();
     let way = |from: usize, to: usize| -> Vec<usize> {
         let path = routes.path(from, to);

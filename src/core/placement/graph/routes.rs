@@ -8,7 +8,7 @@ use super::{Edge, Graph};
 
 /// Which way the edges of a tree point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum EdgeWay {
     /// From the sites to the root.
     Up,
     /// From the root to the sites.
@@ -20,15 +20,15 @@ pub(super) enum Way {
 pub(super) fn cheapest(
     graph: &Graph,
     root: usize,
-    way: Way,
+    way: EdgeWay,
     cost: impl Fn(&Edge) -> f64,
 ) -> Vec<Option<usize>> {
     let sites = graph.sites();
     let mut near = vec![Vec::new(); sites];
     for edge in graph.edges() {
         let (inner, outer) = match way {
-            Way::Up => (edge.to, edge.from),
-            Way::Down => (edge.from, edge.to),
+            EdgeWay::Up => (edge.to, edge.from),
+            EdgeWay::Down => (edge.from, edge.to),
         };
         if let Some(near) = near.get_mut(inner) {
             near.push((outer, cost(edge)));
@@ -64,19 +64,19 @@ fn nearest(open: &[usize], lengths: &[f64]) -> Option<usize> {
 
 /// The routes with the fewest hops, of those the fastest: what static routes in the kernels of all
 /// sites would be.
-pub(super) struct Routes {
+pub(super) struct SiteRoutes {
     /// By destination and site: the next site.
     next: Vec<Vec<Option<usize>>>,
 }
 
-impl Routes {
+impl SiteRoutes {
     pub(super) fn new(graph: &Graph) -> Self {
         let rates = graph.edges().map(|edge| graph.rate(edge));
         let slowest = rates.fold(f64::INFINITY, f64::min);
         // Less than one hop for all hops of a route together.
         let small = 0.5 / f64::from(u32::try_from(graph.sites()).unwrap_or(u32::MAX));
         let cost = |edge: &Edge| 1.0 + small * slowest / graph.rate(edge);
-        let towards = |root| cheapest(graph, root, Way::Up, cost);
+        let towards = |root| cheapest(graph, root, EdgeWay::Up, cost);
         Self { next: (0..graph.sites()).map(towards).collect() }
     }
 

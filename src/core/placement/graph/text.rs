@@ -53,7 +53,7 @@ const FORMS: &str =
 /// # Errors
 /// The first line that is none, or what is wrong with the whole.
 pub fn parse(text: &str) -> Result<NamedGraph, TextError> {
-    let mut lines = Lines::default();
+    let mut lines = GraphLines::default();
     for (number, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default();
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -69,7 +69,7 @@ struct LinkLine {
 
 /// What was read so far.
 #[derive(Default)]
-struct Lines {
+struct GraphLines {
     names: Vec<String>,
     links: Vec<LinkLine>,
     /// Rates up and down by site.
@@ -78,7 +78,7 @@ struct Lines {
     switched: BTreeMap<(usize, usize), usize>,
 }
 
-impl Lines {
+impl GraphLines {
     fn read(&mut self, line: usize, words: &[&str]) -> Result<(), TextError> {
         match *words {
             [] => {}

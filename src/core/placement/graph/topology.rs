@@ -5,7 +5,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::routes::Routes;
+use super::routes::SiteRoutes;
 use super::{Graph, GraphError, Scheme, Transfer, Tree};
 use super::{balanced, fapt, packed, predict, star, tsengine};
 
@@ -114,7 +114,7 @@ fn candidates(graph: &Graph, topology: Topology, shares: &[f64]) -> Vec<Scheme> 
             vec![of_each(&|root, share| balanced::balanced(sites, root, children, share))]
         }
         Topology::TsEngine => {
-            let routes = Routes::new(graph);
+            let routes = SiteRoutes::new(graph);
             vec![of_each(&|root, share| tsengine::tsengine(graph, &routes, root, share))]
         }
         Topology::FaptAtOwners => vec![fapt::at_owners(graph, shares)],

@@ -8,11 +8,11 @@
 //! route between them.
 
 use super::cells::{at, put};
-use super::routes::Routes;
+use super::routes::SiteRoutes;
 use super::{Graph, Tree};
 
 /// The tree of a root.
-pub(super) fn tsengine(graph: &Graph, routes: &Routes, root: usize, share: f64) -> Tree {
+pub(super) fn tsengine(graph: &Graph, routes: &SiteRoutes, root: usize, share: f64) -> Tree {
     let speed = |from: usize, to: usize| {
         let path = routes.path(from, to);
         let hops = path.iter().zip(path.iter().skip(1));

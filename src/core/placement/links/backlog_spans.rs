@@ -11,7 +11,7 @@ use crate::wire::NodeId;
 
 /// Something that came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Span {
+pub(super) struct BacklogSpan {
     /// Its sender.
     pub(super) peer: NodeId,
     /// Its bytes.
@@ -24,7 +24,7 @@ pub(super) struct Span {
     pub(super) backlogged: bool,
 }
 
-impl Span {
+impl BacklogSpan {
     /// What of it lies between two times: seconds, and bytes.
     pub(super) fn inside(&self, begin: Duration, end: Duration) -> (f64, f64) {
         let all = self.last.saturating_sub(self.first).as_secs_f64();
@@ -42,7 +42,7 @@ pub(super) struct BacklogSpans {
 
 impl BacklogSpans {
     /// Adds something that came. None: its times make no sense.
-    pub(super) fn add(&mut self, sample: &Sample) -> Option<Span> {
+    pub(super) fn add(&mut self, sample: &Sample) -> Option<BacklogSpan> {
         if sample.last < sample.first {
             return None;
         }
@@ -53,7 +53,7 @@ impl BacklogSpans {
         if sample.backlogged && self.ends.len() < MOST_PEERS {
             self.ends.insert(sample.peer, sample.last);
         }
-        Some(Span {
+        Some(BacklogSpan {
             peer: sample.peer,
             bytes: sample.bytes,
             first: before.unwrap_or(sample.first),

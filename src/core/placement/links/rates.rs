@@ -48,7 +48,7 @@ pub(super) enum Of {
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub(super) struct Rates {
+pub(super) struct LinkRates {
     of: Of,
     /// When the last window with traffic ended, and the time until then without rests.
     last: Duration,
@@ -58,7 +58,7 @@ pub(super) struct Rates {
     counted: Vec<CountedWindow>,
 }
 
-impl Rates {
+impl LinkRates {
     /// None yet.
     pub(super) const fn new(of: Of) -> Self {
         let [last, awake, newest] = [Duration::ZERO; 3];
@@ -159,7 +159,7 @@ mod tests {
     /// What is known after one fast window, and then so many windows with those bytes, and one more
     /// a day later.
     fn after(windows: u32, amount: f64) -> Option<f64> {
-        let mut rates = Rates::new(Of::Memory);
+        let mut rates = LinkRates::new(Of::Memory);
         rates.add(WINDOW, 1e6, Some(4e6));
         (2..=windows + 1).for_each(|number| rates.add(WINDOW * number, amount, None));
         rates.add(Duration::from_secs(86_400), 1e6, None);
@@ -177,7 +177,7 @@ mod tests {
     /// windows are gone.
     #[test]
     fn of_the_last_ones_the_fastest_count() {
-        let mut rates = Rates::new(Of::Last(32));
+        let mut rates = LinkRates::new(Of::Last(32));
         let mut known = Vec::new();
         for number in 1..=64_u32 {
             // One window in three shows what the card can do.
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn the_fastest_ones_are_kept() {
-        let mut rates = Rates::new(Of::Memory);
+        let mut rates = LinkRates::new(Of::Memory);
         for number in 1..=20_u32 {
             let rate = if number <= 8 { 50.0 } else { f64::from(number) };
             rates.add(WINDOW * number, 0.0, Some(rate));

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::MOST_PEERS;
-use super::backlog_spans::Span;
+use super::backlog_spans::BacklogSpan;
 use crate::placement::tuning::{RECENT_WINDOWS, WINDOW, WINDOW_COVERED};
 use crate::wire::NodeId;
 
@@ -26,7 +26,7 @@ pub(super) struct Recent {
 
 impl Recent {
     /// Something came.
-    pub(super) fn add(&mut self, span: &Span) {
+    pub(super) fn add(&mut self, span: &BacklogSpan) {
         let (begin, end) = (number_of(span.first), number_of(span.last));
         for number in begin.max(end.saturating_sub(RECENT_WINDOWS))..=end {
             let (inside, bytes) = span.inside(start_of(number), start_of(number.saturating_add(1)));

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::estimate::confidence;
-use super::rates::{Of, Rates};
+use super::rates::{LinkRates, Of};
 use super::{Estimate, MOST_PEERS};
 use crate::placement::cost::bytes;
 use crate::placement::tuning::{SERVER_WINDOWS, WINDOW, WINDOW_COVERED, WINDOW_MAX};
@@ -39,7 +39,7 @@ pub struct Sender {
     worker: bool,
     before: BTreeMap<NodeId, Sent>,
     looked: Duration,
-    rates: Rates,
+    rates: LinkRates,
     total: u64,
     exchanged: u64,
     /// The last looks: the time since the one before, and what went out.
@@ -58,7 +58,7 @@ impl Sender {
             worker,
             before: BTreeMap::new(),
             looked: now,
-            rates: Rates::new(of),
+            rates: LinkRates::new(of),
             total: 0,
             exchanged: 0,
             looks: VecDeque::new(),

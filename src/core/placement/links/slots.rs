@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::MOST_PEERS;
-use super::backlog_spans::Span;
-use super::rates::{Of, Rates};
+use super::backlog_spans::BacklogSpan;
+use super::rates::{LinkRates, Of};
 use crate::placement::tuning::{
     CROWD_KEPT, CROWDED, FIRST_PROBE_AFTER, FULL_PEERS, GROUP_ROUND_TRIPS, GROUP_SLOTS,
     GROUP_SLOTS_MAX, LONG_WAY, SLOT, SLOTS_OPEN, SURPASSED, WINDOW, WINDOW_COVERED, WINDOWS,
@@ -96,7 +96,7 @@ pub(super) struct Slots {
     /// When the last of them was told to `rates`, and what came since then.
     told: Duration,
     untold: f64,
-    rates: Rates,
+    rates: LinkRates,
 }
 
 impl Slots {
@@ -119,7 +119,7 @@ impl Slots {
             },
             told: Duration::ZERO,
             untold: 0.0,
-            rates: Rates::new(if worker { Of::Memory } else { Of::Last(WINDOWS) }),
+            rates: LinkRates::new(if worker { Of::Memory } else { Of::Last(WINDOWS) }),
         }
     }
 
@@ -139,7 +139,7 @@ impl Slots {
     }
 
     /// Something came.
-    pub(super) fn add(&mut self, span: &Span) {
+    pub(super) fn add(&mut self, span: &BacklogSpan) {
         let (begin, end) = (number_of(span.first), number_of(span.last));
         // Of what took longer than all open slots only the end counts.
         for number in begin.max(end.saturating_sub(SLOTS_OPEN))..=end {
@@ -157,7 +157,7 @@ impl Slots {
     }
 
     /// Whether that makes it full of that peer, which it was not before.
-    fn is_full(&mut self, span: &Span, number: u64, inside: f64) -> bool {
+    fn is_full(&mut self, span: &BacklogSpan, number: u64, inside: f64) -> bool {
         // Whether that peer shows what this node can receive.
         let counts = is_worker(span.peer) != self.worker;
         let room = self.peers.len() < MOST_PEERS || self.peers.contains_key(&span.peer);

@@ -11,7 +11,7 @@ use crate::wire::NodeId;
 
 /// A peer.
 #[derive(Clone, Copy, Debug)]
-struct Progress {
+struct PeerProgress {
     /// What there was at the last look.
     last: Sent,
     /// When something was last confirmed, or nothing was under way.
@@ -20,7 +20,7 @@ struct Progress {
     connected: bool,
 }
 
-impl Progress {
+impl PeerProgress {
     /// Whether nothing has got through for too long: [`STALLED_AFTER`], or on a long way until TCP
     /// has sent several times again. `farthest`: the same of the peer that is farthest away, for
     /// one to which there never was a connection.
@@ -34,7 +34,7 @@ impl Progress {
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Stalls {
-    peers: BTreeMap<NodeId, Progress>,
+    peers: BTreeMap<NodeId, PeerProgress>,
     /// What was told last, and when.
     told: Vec<NodeId>,
     told_at: Duration,
@@ -51,15 +51,15 @@ impl Stalls {
     ) {
         let mut former = std::mem::take(&mut self.peers);
         for peer in unconnected.iter().take(MOST_PEERS) {
-            let fresh = Progress { last: Sent::default(), fine: now, connected: false };
+            let fresh = PeerProgress { last: Sent::default(), fine: now, connected: false };
             let known = former.remove(peer).unwrap_or(fresh);
-            self.peers.insert(*peer, Progress { connected: false, ..known });
+            self.peers.insert(*peer, PeerProgress { connected: false, ..known });
         }
         for (peer, _) in sent.clone().take(MOST_PEERS) {
             self.peers.extend(former.remove_entry(peer));
         }
         for (peer, sent) in sent.take(MOST_PEERS) {
-            let fresh = Progress { last: *sent, fine: now, connected: true };
+            let fresh = PeerProgress { last: *sent, fine: now, connected: true };
             let known = self.peers.entry(*peer).or_insert(fresh);
             let rests = known.last.busy == sent.busy;
             if rests || !known.connected || known.last.bytes != sent.bytes {

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use super::look::{Basis, Look};
+use super::look::{Basis, PlannerLook};
 use super::state::Planner;
 use crate::placement::cost::{Model, Server};
 use crate::placement::statistics::median;
@@ -128,7 +128,7 @@ impl Planner {
 
     /// Looks at the number of servers, after new times of workers. A layout that is being judged,
     /// or that is not the planner's yet, does not matter: shortest possible rounds are compared.
-    pub(super) fn consider_advice(&mut self, look: &Look) {
+    pub(super) fn consider_advice(&mut self, look: &PlannerLook) {
         let known = look.basis == Basis::Links && self.is_measured();
         let measured = self.times.round_seconds(self.switch_round).filter(|_| known);
         let (model, total) = (&look.seen, look.total());

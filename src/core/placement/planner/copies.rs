@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::candidate::Candidate;
-use super::look::{Basis, Look};
+use super::look::{Basis, PlannerLook};
 use super::state::Planner;
 use crate::placement::cost::Replicas;
 use crate::placement::tuning::{
@@ -64,7 +64,7 @@ impl Planner {
 
 /// Pairs with which the shortest possible round is shorter by that fraction: from those of now,
 /// one after the other is changed as long as that helps.
-fn better(look: &Look, worth: f64) -> Option<CopyPairs> {
+fn better(look: &PlannerLook, worth: f64) -> Option<CopyPairs> {
     // Where workers limit the round that may change with the next one; a copy at a slow server
     // stays there.
     let (model, total) = (&look.model.without_workers(), look.total());

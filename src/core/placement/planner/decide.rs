@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use super::candidate::{Candidate, OnTrial};
-use super::gates::{Decision, Stage};
-use super::hold::RoundTimes;
-use super::look::{Basis, Look};
+use super::gates::{Decision, GateStage};
+use super::hold::NetworkTimes;
+use super::look::{Basis, PlannerLook};
 use super::reason::Reason;
 use super::settings::Settings;
 use super::state::Planner;
@@ -52,7 +52,7 @@ impl Planner {
     }
 
     /// How long what a card was able to do counts.
-    fn span(look: &Look) -> Duration {
+    fn span(look: &PlannerLook) -> Duration {
         let seconds = look.model.bound(look.total()) * KNOWN_SPAN_ROUNDS;
         Duration::try_from_secs_f64(seconds).unwrap_or(KNOWN_SPAN_MAX).min(KNOWN_SPAN_MAX)
     }
@@ -63,7 +63,7 @@ impl Planner {
             && self.summary.held.keys().any(|owner| !self.may_hold(*owner))
     }
 
-    fn parameters(&self, look: &Look) -> ShareParameters {
+    fn parameters(&self, look: &PlannerLook) -> ShareParameters {
         let round = look.model.round_seconds(&look.loads);
         let steady = self.settings.steady.as_secs_f64() / round;
         // Not clamp: a round of no length gives no number.
@@ -75,7 +75,7 @@ impl Planner {
     fn next_plan(
         &mut self,
         now: Duration,
-        look: &Look,
+        look: &PlannerLook,
         random: &mut dyn FnMut() -> f64,
     ) -> Option<Plan> {
         let forced = self.is_forced();
@@ -102,8 +102,8 @@ impl Planner {
     }
 
     /// The plan for pieces that are at servers that shall hold nothing, or at nobody.
-    fn must_move(&mut self, now: Duration, look: &Look) -> Result<Plan, Reason> {
-        Decision { planner: self, now, look, plan: None }.pass(Stage::Forced)?;
+    fn must_move(&mut self, now: Duration, look: &PlannerLook) -> Result<Plan, Reason> {
+        Decision { planner: self, now, look, plan: None }.pass(GateStage::Forced)?;
         let plan = self.worked_out(look)?;
         Ok(self.portion(now, look, plan))
     }
@@ -112,7 +112,7 @@ impl Planner {
     fn pays(
         &mut self,
         now: Duration,
-        look: &Look,
+        look: &PlannerLook,
         random: &mut dyn FnMut() -> f64,
     ) -> Result<Plan, Reason> {
         let plan = match self.worth_it(now, look) {
@@ -123,27 +123,27 @@ impl Planner {
             }
         };
         self.follow(now, plan.predicted);
-        Decision { planner: self, now, look, plan: Some(&plan) }.pass(Stage::Settle)?;
+        Decision { planner: self, now, look, plan: Some(&plan) }.pass(GateStage::Settle)?;
         Ok(if look.is_joining() { plan } else { self.vary(plan, look, random) })
     }
 
     /// A plan that has only to wait.
-    fn worth_it(&self, now: Duration, look: &Look) -> Result<Plan, Reason> {
+    fn worth_it(&self, now: Duration, look: &PlannerLook) -> Result<Plan, Reason> {
         let decision = Decision { planner: self, now, look, plan: None };
-        decision.pass(Stage::Before)?;
+        decision.pass(GateStage::Before)?;
         let plan = self.worked_out(look)?;
-        Decision { plan: Some(&plan), ..decision }.pass(Stage::Worth)?;
+        Decision { plan: Some(&plan), ..decision }.pass(GateStage::Worth)?;
         Ok(plan)
     }
 
-    fn worked_out(&self, look: &Look) -> Result<Plan, Reason> {
+    fn worked_out(&self, look: &PlannerLook) -> Result<Plan, Reason> {
         let plan = shares::plan(&self.layout, &look.model, &self.parameters(look));
         plan.ok().flatten().ok_or_else(Reason::no_gain)
     }
 
     /// Whether the network is the one that the last plan was made for.
-    fn is_as_expected(&self, look: &Look) -> bool {
-        let now = RoundTimes::of(look, &look.loads);
+    fn is_as_expected(&self, look: &PlannerLook) -> bool {
+        let now = NetworkTimes::of(look, &look.loads);
         self.expected.is_some_and(|then| now.is_near(then, NETWORK_CHANGED))
     }
 
@@ -154,7 +154,7 @@ impl Planner {
         !self.times.are_of_most(self.members.workers.len()) && now.saturating_sub(since) < wait
     }
 
-    pub(super) fn has_large_piece(&self, look: &Look) -> bool {
+    pub(super) fn has_large_piece(&self, look: &PlannerLook) -> bool {
         let large = look.total() * LARGE_PIECE;
         bytes(self.summary.largest_whole) > large
     }
@@ -191,7 +191,7 @@ impl Planner {
     pub(super) fn settled(
         &self,
         now: Duration,
-        look: &Look,
+        look: &PlannerLook,
         plan: &Plan,
     ) -> Option<(Duration, Duration)> {
         let (candidate, joining) = (self.candidate.as_ref()?, look.is_joining());
@@ -204,7 +204,7 @@ impl Planner {
 
     /// Rarely something else than the best known, where a straggler is not understood
     /// (docs/algorithms.md 4.5).
-    fn vary(&self, plan: Plan, look: &Look, random: &mut dyn FnMut() -> f64) -> Plan {
+    fn vary(&self, plan: Plan, look: &PlannerLook, random: &mut dyn FnMut() -> f64) -> Plan {
         if self.stragglers.stragglers().next().is_none() {
             return plan;
         }
@@ -232,7 +232,7 @@ impl Planner {
     /// Looks at the rounds since the last switch. Gives the way back if they are longer than they
     /// would be without it. No word about a plan for a network that is another one by now: its
     /// layout gets a new plan anyway, and a way back would be followed by a time without any.
-    fn judge(&mut self, look: &Look) -> Option<Plan> {
+    fn judge(&mut self, look: &PlannerLook) -> Option<Plan> {
         let trial = self.on_trial.as_ref()?;
         if !self.is_as_expected(look) {
             self.on_trial = None;
@@ -261,7 +261,7 @@ impl Planner {
             return None;
         }
         let moves = shares::way_back(&self.layout, &trial.layout);
-        self.hold.begin(self.newest_round(), RoundTimes::of(look, &old_loads));
+        self.hold.begin(self.newest_round(), NetworkTimes::of(look, &old_loads));
         self.stragglers.failed();
         self.rollbacks += 1;
         let reason = format!(
@@ -278,7 +278,7 @@ impl Planner {
     }
 
     /// A plan goes out.
-    fn started(&mut self, now: Duration, look: &Look, plan: &mut Plan) {
+    fn started(&mut self, now: Duration, look: &PlannerLook, plan: &mut Plan) {
         // Only plans for a slow server are tried.
         self.relieved = self.on_trial.as_ref().and_then(|_| self.slowest(now, look));
         if let Some((server, cause)) = self.relieved.filter(|(_, cause)| *cause != Cause::Unknown) {
@@ -293,7 +293,7 @@ impl Planner {
         // By the loads alone: so each look can tell cheaply whether the network is still that one.
         let after = apply(&self.layout, &plan.moves).ok();
         let loads = after.map_or_else(|| look.loads.clone(), |after| look.model.loads_of(&after).0);
-        self.expected = Some(RoundTimes::of(look, &loads));
+        self.expected = Some(NetworkTimes::of(look, &loads));
         self.candidate = None;
         self.no_plan = None;
         self.plans += 1;

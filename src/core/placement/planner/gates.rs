@@ -1,13 +1,13 @@
 //! Why a plan is not made though one could be: a list of gates, each of which has a name, looks at
 //! the decision and says what it is closed for. `pslite status` shows the first closed one. What
-//! must move (a server is drained, or gone) passes the gates of [`Stage::Forced`] alone.
+//! must move (a server is drained, or gone) passes the gates of [`GateStage::Forced`] alone.
 //!
 //! A gate changes nothing, and does not know the other gates. For each there is a test that fails
 //! without it (`gate_tests`).
 
 use std::time::Duration;
 
-use super::look::{Basis, Look};
+use super::look::{Basis, PlannerLook};
 use super::reason::Reason;
 use super::state::Planner;
 use crate::placement::layout::Plan;
@@ -16,7 +16,7 @@ use crate::wire::id_to_rank;
 
 /// When a gate is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum GateStage {
     /// Some pieces must move.
     Forced,
     /// Before a plan is worked out. If one is closed, what was worth it before is forgotten.
@@ -32,48 +32,49 @@ pub(super) enum Stage {
 pub(super) struct Decision<'a> {
     pub(super) planner: &'a Planner,
     pub(super) now: Duration,
-    pub(super) look: &'a Look,
-    /// What would be done; none before [`Stage::Worth`].
+    pub(super) look: &'a PlannerLook,
+    /// What would be done; none before [`GateStage::Worth`].
     pub(super) plan: Option<&'a Plan>,
 }
 
 /// See the module.
-pub(super) struct Gate {
+pub(super) struct PlanGate {
     pub(super) name: &'static str,
-    pub(super) stage: Stage,
+    pub(super) stage: GateStage,
     /// What it is closed for.
     closed: fn(&Decision<'_>) -> Option<String>,
 }
 
 /// All gates, in the order in which they are asked.
-pub(super) static GATES: [Gate; 9] = [
-    Gate { name: "portion_under_way", stage: Stage::Forced, closed: portion_under_way },
-    Gate { name: "switched_off", stage: Stage::Before, closed: switched_off },
-    Gate { name: "rolled_back", stage: Stage::Before, closed: rolled_back },
-    Gate { name: "refuted", stage: Stage::Before, closed: refuted },
-    Gate { name: "nothing_known", stage: Stage::Before, closed: nothing_known },
-    Gate { name: "first_round", stage: Stage::Worth, closed: first_round },
-    Gate { name: "without_times", stage: Stage::Worth, closed: without_times },
-    Gate { name: "copies_first", stage: Stage::Settle, closed: copies_first },
-    Gate { name: "settling", stage: Stage::Settle, closed: settling },
+pub(super) static GATES: [PlanGate; 9] = [
+    PlanGate { name: "portion_under_way", stage: GateStage::Forced, closed: portion_under_way },
+    PlanGate { name: "switched_off", stage: GateStage::Before, closed: switched_off },
+    PlanGate { name: "rolled_back", stage: GateStage::Before, closed: rolled_back },
+    PlanGate { name: "refuted", stage: GateStage::Before, closed: refuted },
+    PlanGate { name: "nothing_known", stage: GateStage::Before, closed: nothing_known },
+    PlanGate { name: "first_round", stage: GateStage::Worth, closed: first_round },
+    PlanGate { name: "without_times", stage: GateStage::Worth, closed: without_times },
+    PlanGate { name: "copies_first", stage: GateStage::Settle, closed: copies_first },
+    PlanGate { name: "settling", stage: GateStage::Settle, closed: settling },
 ];
 
 impl Decision<'_> {
     /// Ok if all gates of a stage are open.
-    pub(super) fn pass(&self, stage: Stage) -> Result<(), Reason> {
+    pub(super) fn pass(&self, stage: GateStage) -> Result<(), Reason> {
         let asked = GATES.iter().filter(|gate| gate.stage == stage && !self.is_taken_out(gate));
-        let reason = |gate: &Gate| (gate.closed)(self).map(|text| Reason { gate: gate.name, text });
+        let reason =
+            |gate: &PlanGate| (gate.closed)(self).map(|text| Reason { gate: gate.name, text });
         asked.map(reason).find(Option::is_some).flatten().map_or(Ok(()), Err)
     }
 
     #[cfg(not(test))]
     #[allow(clippy::unused_self, reason = "tests take gates out")]
-    const fn is_taken_out(&self, _gate: &Gate) -> bool {
+    const fn is_taken_out(&self, _gate: &PlanGate) -> bool {
         false
     }
 
     #[cfg(test)]
-    fn is_taken_out(&self, gate: &Gate) -> bool {
+    fn is_taken_out(&self, gate: &PlanGate) -> bool {
         self.planner.without_gate == Some(gate.name)
     }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::look::{Basis, Look};
+use super::look::{Basis, PlannerLook};
 use super::state::Planner;
 use crate::placement::tuning::{HARDLY_HOLDS, HOLD_OTHER_NETWORK, HOLD_ROUNDS, HOLD_ROUNDS_MAX};
 use crate::wire::NodeId;
@@ -11,15 +11,15 @@ use crate::wire::NodeId;
 /// How long rounds take in the network as it is now. Two networks in which they take as long are
 /// one to the planner.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RoundTimes {
+pub(super) struct NetworkTimes {
     /// Seconds of a round with that layout, by the model.
     pub(super) round: f64,
     /// Seconds of the shortest possible one.
     pub(super) best: f64,
 }
 
-impl RoundTimes {
-    pub(super) fn of(look: &Look, loads: &[f64]) -> Self {
+impl NetworkTimes {
+    pub(super) fn of(look: &PlannerLook, loads: &[f64]) -> Self {
         let best = look.model.bound(look.total());
         Self { round: look.model.round_seconds(loads), best }
     }
@@ -33,27 +33,27 @@ impl RoundTimes {
 
 /// The time after a plan that was rolled back.
 #[derive(Clone, Debug)]
-pub(super) struct Hold {
+pub(super) struct RollbackHold {
     until: u64,
     length: u64,
     /// In the network in which the plan failed.
-    times: Option<RoundTimes>,
+    times: Option<NetworkTimes>,
 }
 
-impl Default for Hold {
+impl Default for RollbackHold {
     fn default() -> Self {
         Self { until: 0, length: HOLD_ROUNDS, times: None }
     }
 }
 
-impl Hold {
+impl RollbackHold {
     /// A plan was for the better.
     pub(super) const fn shorten(&mut self) {
         self.length = HOLD_ROUNDS;
     }
 
     /// A plan is rolled back in that round, to a layout with which rounds take so long.
-    pub(super) fn begin(&mut self, round: u64, times: RoundTimes) {
+    pub(super) fn begin(&mut self, round: u64, times: NetworkTimes) {
         self.until = round.saturating_add(self.length);
         self.length = self.length.saturating_mul(2).min(HOLD_ROUNDS_MAX);
         self.times = Some(times);
@@ -66,20 +66,20 @@ impl Hold {
 
     /// Whether nothing is to be moved in that round. What was learnt of one network says nothing
     /// about another.
-    fn applies(&self, round: u64, now: RoundTimes) -> bool {
+    fn applies(&self, round: u64, now: NetworkTimes) -> bool {
         round < self.until && self.times.is_none_or(|then| now.is_near(then, HOLD_OTHER_NETWORK))
     }
 }
 
 impl Planner {
-    pub(super) fn is_held(&self, look: &Look) -> bool {
-        self.hold.applies(self.newest_round(), RoundTimes::of(look, &look.loads))
+    pub(super) fn is_held(&self, look: &PlannerLook) -> bool {
+        self.hold.applies(self.newest_round(), NetworkTimes::of(look, &look.loads))
     }
 
     /// The slowest server, if rounds show that it is not true that it holds them up: it has hardly
     /// anything, and they are over sooner than it could be done. As long as the round of now is not
     /// later than the last ones, that is.
-    pub(super) fn refuted(&self, now: Duration, look: &Look) -> Option<NodeId> {
+    pub(super) fn refuted(&self, now: Duration, look: &PlannerLook) -> Option<NodeId> {
         let seconds = look.model.server_seconds(&look.loads);
         let slowest = seconds.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
         let (slowest, needed) = slowest?;
@@ -99,11 +99,11 @@ impl Planner {
 mod tests {
     use super::*;
 
-    const THEN: RoundTimes = RoundTimes { round: 8.0, best: 6.0 };
+    const THEN: NetworkTimes = NetworkTimes { round: 8.0, best: 6.0 };
 
     #[test]
     fn each_hold_is_longer_until_a_plan_is_for_the_better() {
-        let mut hold = Hold::default();
+        let mut hold = RollbackHold::default();
         assert!(!hold.applies(0, THEN));
         hold.begin(100, THEN);
         assert!(hold.applies(119, THEN) && !hold.applies(120, THEN));
@@ -120,10 +120,10 @@ mod tests {
 
     #[test]
     fn another_network_is_not_held() {
-        let mut hold = Hold::default();
+        let mut hold = RollbackHold::default();
         hold.begin(0, THEN);
-        assert!(hold.applies(1, RoundTimes { round: 9.0, best: 5.0 }));
-        assert!(!hold.applies(1, RoundTimes { round: 80.0, best: 6.0 }));
-        assert!(!hold.applies(1, RoundTimes { round: 8.0, best: 4.0 }));
+        assert!(hold.applies(1, NetworkTimes { round: 9.0, best: 5.0 }));
+        assert!(!hold.applies(1, NetworkTimes { round: 80.0, best: 6.0 }));
+        assert!(!hold.applies(1, NetworkTimes { round: 8.0, best: 4.0 }));
     }
 }

@@ -23,7 +23,7 @@ pub(super) enum Basis {
 
 /// One look.
 #[derive(Clone, Debug)]
-pub(super) struct Look {
+pub(super) struct PlannerLook {
     pub(super) basis: Basis,
     /// Cards alone.
     pub(super) plain: Model,
@@ -35,7 +35,7 @@ pub(super) struct Look {
     pub(super) homeless: f64,
 }
 
-impl Look {
+impl PlannerLook {
     pub(super) fn total(&self) -> f64 {
         self.loads.iter().sum::<f64>() + self.homeless
     }
@@ -87,7 +87,7 @@ fn lag(mut servers: Vec<Server>) -> Vec<Server> {
 
 impl Planner {
     /// The job now. None: nobody is in it, or there is nothing to hold.
-    pub(super) fn look(&self, now: Duration) -> Option<Look> {
+    pub(super) fn look(&self, now: Duration) -> Option<PlannerLook> {
         if self.members.servers.is_empty() || self.layout.is_empty() {
             return None;
         }
@@ -99,7 +99,7 @@ impl Planner {
         let late = lag(corrected.clone());
         let seen = self.model(basis, workers.clone(), corrected);
         let model = self.model(basis, workers, late);
-        Some(Look { basis, plain, seen, model, loads, homeless })
+        Some(PlannerLook { basis, plain, seen, model, loads, homeless })
     }
 
     fn model(&self, basis: Basis, workers: Vec<Worker>, servers: Vec<Server>) -> Model {
@@ -197,7 +197,7 @@ impl Planner {
 
     /// Gives what workers reported to planner C, if there is enough of it; and notes how rounds
     /// compare with the model.
-    pub(super) fn digest(&mut self, now: Duration, look: &Look) -> bool {
+    pub(super) fn digest(&mut self, now: Duration, look: &PlannerLook) -> bool {
         if !self.times.is_news(self.members.workers.len()) || self.moving.is_some() {
             return false;
         }
@@ -224,7 +224,7 @@ impl Planner {
 
     /// Notes how rounds compare with the model; during a trial, how they compare with the old
     /// layout.
-    fn compare(&mut self, measured: f64, look: &Look) {
+    fn compare(&mut self, measured: f64, look: &PlannerLook) {
         let Some(trial) = &mut self.on_trial else {
             return self.trial.note(measured, look.model.round_seconds(&look.loads));
         };

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::look::Look;
+use super::look::PlannerLook;
 use super::state::Planner;
 use crate::placement::cost::bytes;
 use crate::placement::layout::{Plan, apply};
@@ -26,7 +26,7 @@ impl Planner {
     }
 
     /// True while the round after a portion is not over.
-    pub(super) fn rests(&self, now: Duration, look: &Look) -> bool {
+    pub(super) fn rests(&self, now: Duration, look: &PlannerLook) -> bool {
         let Some(since) = self.portion_at.filter(|_| self.is_no_hurry()) else { return false };
         let usual = look.model.round_seconds(&look.loads) * PORTION_WAIT_ROUNDS;
         let limit = Duration::try_from_secs_f64(usual).unwrap_or(PORTION_WAIT).max(PORTION_WAIT);
@@ -35,7 +35,7 @@ impl Planner {
 
     /// As much of a plan that must be as one round bears; all of it if that is no more, or if it is
     /// urgent.
-    pub(super) fn portion(&mut self, now: Duration, look: &Look, plan: Plan) -> Plan {
+    pub(super) fn portion(&mut self, now: Duration, look: &PlannerLook, plan: Plan) -> Plan {
         self.portion_at = None;
         if !self.is_no_hurry() {
             return plan;

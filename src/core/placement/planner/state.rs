@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::advice::Adviser;
 use super::busy::Busy;
 use super::candidate::{Candidate, OnTrial};
-use super::hold::{Hold, RoundTimes};
+use super::hold::{NetworkTimes, RollbackHold};
 use super::members::{Duty, Members, ServerMember, ids};
 use super::reason::Reason;
 use super::report::Report;
@@ -46,10 +46,10 @@ pub struct Planner {
     pub(super) first_look: Option<Duration>,
     pub(super) last_look: Option<Duration>,
     /// What the last plan was made for.
-    pub(super) expected: Option<RoundTimes>,
+    pub(super) expected: Option<NetworkTimes>,
     /// A plan is being carried out: until when it is waited for.
     pub(super) moving: Option<Duration>,
-    pub(super) hold: Hold,
+    pub(super) hold: RollbackHold,
     pub(super) plans: u64,
     pub(super) rollbacks: u64,
     pub(super) moved_bytes: u64,
@@ -98,7 +98,7 @@ impl Planner {
             last_look: None,
             expected: None,
             moving: None,
-            hold: Hold::default(),
+            hold: RollbackHold::default(),
             plans: 0,
             rollbacks: 0,
             moved_bytes: 0,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::advice::Advice;
-use super::look::{Basis, Look};
+use super::look::{Basis, PlannerLook};
 use super::reason::Reason;
 use super::state::Planner;
 use crate::placement::shares::waiting;
@@ -80,7 +80,7 @@ impl Planner {
     pub fn status(&self, now: Duration) -> Status {
         let look = self.look(now);
         let timed = look.as_ref().filter(|look| look.basis != Basis::Nothing);
-        let bound = timed.and_then(Look::bound);
+        let bound = timed.and_then(PlannerLook::bound);
         let by_links = look.as_ref().filter(|look| look.basis == Basis::Links);
         let measured = self.times.least_round_seconds(self.switch_round);
         Status {
@@ -139,7 +139,7 @@ impl Planner {
         Some(format!("{text}a round {round:.2} s, seen {measured:.2} s, at best {bound:.2} s"))
     }
 
-    fn server_statuses(&self, now: Duration, look: &Look) -> Vec<ServerStatus> {
+    fn server_statuses(&self, now: Duration, look: &PlannerLook) -> Vec<ServerStatus> {
         let held = &self.summary.held;
         let total = look.total().max(f64::MIN_POSITIVE);
         let expected = look.expected();
@@ -166,7 +166,7 @@ impl Planner {
     }
 
     /// The server that decides how long the round is, and what keeps it.
-    pub(super) fn slowest(&self, now: Duration, look: &Look) -> Option<(NodeId, Cause)> {
+    pub(super) fn slowest(&self, now: Duration, look: &PlannerLook) -> Option<(NodeId, Cause)> {
         let seconds = look.seen.server_seconds(&look.loads);
         let (index, _) = seconds.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1))?;
         let id = look.seen.servers().get(index)?.id;
@@ -175,7 +175,7 @@ impl Planner {
 
     /// What keeps a server: compared with what its card could do, and how much of the bytes it had
     /// for that, when pieces last moved; before that, with the others.
-    fn cause_of(&self, index: usize, now: Duration, look: &Look) -> Cause {
+    fn cause_of(&self, index: usize, now: Duration, look: &PlannerLook) -> Cause {
         let servers = look.plain.servers();
         let rates = || servers.iter().map(|server| server.up.min(server.down));
         let median = median(rates()).unwrap_or(1.0);

@@ -398,7 +398,7 @@ fn what_was_begun_in_another_network_is_not_judged() {
     for factor in [0.8, 1.2] {
         let mut lab = tried();
         let then = lab.planner.expected.unwrap();
-        lab.planner.expected = Some(hold::RoundTimes { best: factor * then.best, ..then });
+        lab.planner.expected = Some(hold::NetworkTimes { best: factor * then.best, ..then });
         assert_eq!(after(lab), (false, 0), "{factor}");
     }
 }
@@ -419,7 +419,7 @@ fn rounds_refute_a_card_of_which_hardly_anything_is_seen() {
         let now = Duration::from_secs_f64(lab.now + later);
         let look = lab.planner.look(now).unwrap();
         let model = look.model.with_slowdown(slow, factor);
-        lab.planner.refuted(now, &look::Look { model, ..look }).is_some()
+        lab.planner.refuted(now, &look::PlannerLook { model, ..look }).is_some()
     };
     assert!(refuted(10, 1000.0, 0.0), "{:?}", status(&lab));
     assert!(!refuted(10, 100.0, 0.0), "it would not be the slowest");

@@ -10,7 +10,7 @@ use crate::placement::tuning::{
 };
 
 /// A change of owners: of one piece, or of two that change places.
-struct Step {
+struct OwnerChange {
     seconds: f64,
     owners: Vec<(usize, usize)>,
 }
@@ -40,13 +40,13 @@ pub(super) fn improve(mut pieces: Vec<PieceLoad>, model: &Model, target: &[f64])
 }
 
 /// The change that makes the round shortest.
-fn best_step(pieces: &[PieceLoad], model: &Model, loads: &[f64]) -> Option<Step> {
+fn best_step(pieces: &[PieceLoad], model: &Model, loads: &[f64]) -> Option<OwnerChange> {
     let seconds = model.server_seconds(loads);
     let slowest = (0..seconds.len()).max_by(|a, b| {
         let of = |index: &usize| seconds.get(*index).copied().unwrap_or(0.0);
         of(a).total_cmp(&of(b))
     })?;
-    let mut best: Option<Step> = None;
+    let mut best: Option<OwnerChange> = None;
     for piece in sizes(pieces, model, slowest) {
         let size = size_of(pieces, piece);
         for (other, server) in model.servers().iter().enumerate() {
@@ -62,7 +62,10 @@ fn best_step(pieces: &[PieceLoad], model: &Model, loads: &[f64]) -> Option<Step>
                 if best.as_ref().is_none_or(|best| seconds < best.seconds) {
                     let first = (piece, other);
                     let owners = [Some(first), back.map(|back| (back, slowest))];
-                    best = Some(Step { seconds, owners: owners.into_iter().flatten().collect() });
+                    best = Some(OwnerChange {
+                        seconds,
+                        owners: owners.into_iter().flatten().collect(),
+                    });
                 }
             }
         }

@@ -16,7 +16,7 @@ use crate::placement::tuning::{GIVEN_UP_CHUNK, LOAD_TOLERANCE, SMALL_MODEL_LOAD}
 use crate::wire::{Key, NodeId};
 
 /// A layout in the making: pieces in order of key and element, and what all servers hold.
-struct Draft<'a> {
+struct LayoutDraft<'a> {
     model: &'a Model,
     parameters: &'a ShareParameters,
     target: &'a [f64],
@@ -45,7 +45,8 @@ pub(super) fn round(
     #[allow(clippy::cast_precision_loss, reason = "a count of servers")]
     let even = total / model.servers().iter().filter(|server| server.usable).count().max(1) as f64;
     let least = bytes(parameters.min_piece).min(even / SMALL_MODEL_LOAD);
-    let mut draft = Draft { model, parameters, target, least, pieces: Vec::new(), loads, counts };
+    let mut draft =
+        LayoutDraft { model, parameters, target, least, pieces: Vec::new(), loads, counts };
     let released = draft.release(pieces);
     draft.place(released);
     draft.pieces
@@ -75,7 +76,7 @@ pub(super) fn moves(before: &[PieceLoad], after: &[PieceLoad]) -> Vec<Move> {
     moves
 }
 
-impl Draft<'_> {
+impl LayoutDraft<'_> {
     fn target_of(&self, index: usize) -> f64 {
         let usable = self.model.servers().get(index).is_some_and(|server| server.usable);
         let target = self.target.get(index).copied().unwrap_or(0.0);

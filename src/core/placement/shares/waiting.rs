@@ -10,7 +10,7 @@ use crate::placement::cost::{Lane, Model, Worker, bytes};
 use crate::placement::layout::PieceLoad;
 
 /// What one tensor has at each server, in bytes. Most lie at one.
-type Parts = SmallVec<[(usize, f64); 1]>;
+type TensorParts = SmallVec<[(usize, f64); 1]>;
 
 /// Seconds of a round with that layout. Never less than those of the fluid.
 pub(in crate::placement) fn seconds(layout: &[PieceLoad], model: &Model) -> f64 {
@@ -28,7 +28,7 @@ pub(in crate::placement) fn seconds(layout: &[PieceLoad], model: &Model) -> f64 
 /// any layout takes.
 pub(super) fn least(layout: &[PieceLoad], model: &Model, target: &[f64]) -> f64 {
     let total = target.iter().sum::<f64>().max(f64::MIN_POSITIVE);
-    let cut = |tensor: &[&PieceLoad]| -> Parts {
+    let cut = |tensor: &[&PieceLoad]| -> TensorParts {
         let size: f64 = tensor.iter().map(|piece| bytes(piece.bytes)).sum();
         let held = target.iter().enumerate().filter(|(_, load)| **load > 0.0);
         held.map(|(server, load)| (server, size * load / total)).collect()
@@ -41,15 +41,15 @@ pub(super) fn least(layout: &[PieceLoad], model: &Model, target: &[f64]) -> f64 
 /// The tensors in the order of the round. Each look of the planner asks for them, however many keys
 /// there are. So no memory is taken for each of them, and the order of keys, which is mostly that
 /// of the round, is used.
-fn tensors(layout: &[PieceLoad], parts: impl Fn(&[&PieceLoad]) -> Parts) -> Vec<Parts> {
+fn tensors(layout: &[PieceLoad], parts: impl Fn(&[&PieceLoad]) -> TensorParts) -> Vec<TensorParts> {
     let mut order: Vec<&PieceLoad> = layout.iter().collect();
     order.sort_by_key(|piece| piece.position);
     order.chunk_by(|a, b| a.position == b.position).map(parts).collect()
 }
 
 /// What a tensor has at each server that the model has.
-fn held(tensor: &[&PieceLoad], model: &Model) -> Parts {
-    let mut parts = Parts::new();
+fn held(tensor: &[&PieceLoad], model: &Model) -> TensorParts {
+    let mut parts = TensorParts::new();
     for piece in tensor {
         let Some(index) = model.index_of(piece.owner) else { continue };
         match parts.iter_mut().find(|(server, _)| *server == index) {
@@ -66,10 +66,10 @@ fn slowest(model: &Model, rate: fn(&Worker) -> f64) -> f64 {
 }
 
 /// When all of each tensor was pushed, one after the other; the first to be so comes first.
-fn pushed(tensors: Vec<Parts>, model: &Model, lanes: &[Lane]) -> Vec<(f64, Parts)> {
+fn pushed(tensors: Vec<TensorParts>, model: &Model, lanes: &[Lane]) -> Vec<(f64, TensorParts)> {
     let up = slowest(model, |worker| worker.up);
     let (mut received, mut sent) = (vec![0.0; lanes.len()], 0.0);
-    let whole = |parts: Parts| {
+    let whole = |parts: TensorParts| {
         sent += parts.iter().map(|(_, part)| part).sum::<f64>();
         let mut whole = sent / up;
         for (server, part) in &parts {
@@ -80,13 +80,13 @@ fn pushed(tensors: Vec<Parts>, model: &Model, lanes: &[Lane]) -> Vec<(f64, Parts
         }
         (whole, parts)
     };
-    let mut pulls: Vec<(f64, Parts)> = tensors.into_iter().map(whole).collect();
+    let mut pulls: Vec<(f64, TensorParts)> = tensors.into_iter().map(whole).collect();
     pulls.sort_by(|a, b| a.0.total_cmp(&b.0));
     pulls
 }
 
 /// When all tensors are pulled.
-fn pulled(tensors: Vec<Parts>, model: &Model, lanes: &[Lane]) -> f64 {
+fn pulled(tensors: Vec<TensorParts>, model: &Model, lanes: &[Lane]) -> f64 {
     let down = slowest(model, |worker| worker.down);
     let (mut free, mut taken) = (vec![0.0; lanes.len()], 0.0_f64);
     for (whole, parts) in &pushed(tensors, model, lanes) {

@@ -12,14 +12,14 @@ pub(super) struct Fit {
     expected: f64,
     fixed: f64,
     slope: f64,
-    sums: Sums,
+    sums: WeightedSums,
     /// Operating points that were seen, up to [`FIT_POINTS`].
     points: Vec<f64>,
 }
 
 /// Weighted sums over observations `(x, y)`; old ones weigh less and less.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sums {
+struct WeightedSums {
     one: f64,
     x: f64,
     y: f64,
@@ -27,7 +27,7 @@ struct Sums {
     xy: f64,
 }
 
-impl Sums {
+impl WeightedSums {
     fn add(&mut self, x: f64, y: f64, forgetting: f64) {
         let step = |sum: &mut f64, term: f64| *sum = forgetting * *sum + term;
         step(&mut self.one, 1.0);
@@ -56,7 +56,7 @@ impl Sums {
 impl Fit {
     /// From one time; both numbers are above 0.
     pub(super) fn new(expected: f64, seconds: f64) -> Self {
-        let mut sums = Sums::default();
+        let mut sums = WeightedSums::default();
         sums.add(1.0, 1.0, 1.0);
         Self { seconds, expected, fixed: 0.0, slope: 1.0, sums, points: vec![expected] }
     }

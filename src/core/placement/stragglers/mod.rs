@@ -110,7 +110,7 @@ impl Correction {
 }
 
 #[derive(Clone, Debug)]
-struct Known {
+struct KnownServer {
     fit: Fit,
     seconds: f64,
     residual: f64,
@@ -124,7 +124,7 @@ struct Known {
 #[derive(Clone, Debug)]
 pub struct Stragglers {
     parameters: StragglerParameters,
-    servers: BTreeMap<NodeId, Known>,
+    servers: BTreeMap<NodeId, KnownServer>,
     exploration: f64,
 }
 
@@ -155,7 +155,7 @@ impl Stragglers {
 
     fn observe_one(&mut self, now: Duration, seen: &Seen, above: bool) {
         let parameters = &self.parameters;
-        let known = self.servers.entry(seen.server).or_insert_with(|| Known {
+        let known = self.servers.entry(seen.server).or_insert_with(|| KnownServer {
             fit: Fit::new(seen.expected, seen.taken()),
             seconds: seen.seconds,
             residual: 0.0,
@@ -194,7 +194,7 @@ impl Stragglers {
 
     /// The servers that have been too slow for long enough.
     pub fn stragglers(&self) -> impl Iterator<Item = NodeId> {
-        let long_enough = |known: &Known| known.above >= self.parameters.reports;
+        let long_enough = |known: &KnownServer| known.above >= self.parameters.reports;
         self.servers.iter().filter(move |(_, known)| long_enough(known)).map(|(server, _)| *server)
     }
 

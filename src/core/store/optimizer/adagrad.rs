@@ -2,12 +2,12 @@
 //! weights be.
 
 use super::OptimizerError;
-use super::arrays::{Bounds, scalar};
+use super::arrays::{ClipBounds, scalar};
 use super::attributes::Attributes;
 use super::decimal::parameter;
-use super::formula::{Formula, Slices, apply};
+use super::formula::{Formula, UpdateSlices, apply};
 use super::number::Number;
-use super::rule::{Rule, Sparse, Step};
+use super::rule::{Rule, Sparse, UpdateStep};
 use crate::values::Dtype;
 
 /// Why rows are refused.
@@ -36,19 +36,19 @@ impl Rule for AdaGrad {
         if decay == 0.0 { Sparse::Lazy } else { Sparse::Refused(WITHOUT_DECAY) }
     }
 
-    fn dense<T: Number>(&self, step: &Step<'_>, on: Slices<'_, T>) {
+    fn dense<T: Number>(&self, step: &UpdateStep<'_>, on: UpdateSlices<'_, T>) {
         let kernel = Dense {
             epsilon: scalar(self.epsilon),
             rate: scalar(-step.rate),
             decay: scalar(step.decay),
             rescale: scalar(step.common.rescale),
-            bounds: Bounds::new(step.common.clip),
+            bounds: ClipBounds::new(step.common.clip),
         };
         apply(&kernel, on);
     }
 
-    fn row<T: Number>(&self, step: &Step<'_>, on: Slices<'_, T>) {
-        let kernel = Row {
+    fn row<T: Number>(&self, step: &UpdateStep<'_>, on: UpdateSlices<'_, T>) {
+        let kernel = AdaGradKernel {
             epsilon: T::of(parameter(self.epsilon)),
             rate: T::of(step.operator_rate),
             rescale: T::of(step.common.operator_rescale),
@@ -64,7 +64,7 @@ struct Dense<T> {
     rate: T,
     decay: T,
     rescale: T,
-    bounds: Bounds<T>,
+    bounds: ClipBounds<T>,
 }
 
 impl<T: Number> Formula<T, 1> for Dense<T> {
@@ -78,14 +78,14 @@ impl<T: Number> Formula<T, 1> for Dense<T> {
 }
 
 #[derive(Clone, Copy)]
-struct Row<T> {
+struct AdaGradKernel<T> {
     epsilon: T,
     rate: T,
     rescale: T,
     clip: T,
 }
 
-impl<T: Number> Formula<T, 1> for Row<T> {
+impl<T: Number> Formula<T, 1> for AdaGradKernel<T> {
     #[inline(always)]
     fn element(&self, weight: T, gradient: T, [history]: [T; 1]) -> (T, [T; 1]) {
         let gradient = (gradient * self.rescale).clip(self.clip);
@@ -124,7 +124,7 @@ impl Rule for GroupAdaGrad {
         if decay == 0.0 { Sparse::Lazy } else { Sparse::Refused(WITHOUT_DECAY) }
     }
 
-    fn dense<T: Number>(&self, step: &Step<'_>, mut on: Slices<'_, T>) {
+    fn dense<T: Number>(&self, step: &UpdateStep<'_>, mut on: UpdateSlices<'_, T>) {
         let rescale = T::of(step.common.operator_rescale);
         let clip = T::of(step.common.operator_clip);
         let mut sum = T::of(0.0);
@@ -138,19 +138,19 @@ impl Rule for GroupAdaGrad {
             *element = (T::load(*element) + mean).store();
         }
         let rate = T::of(step.operator_rate);
-        apply(&Group { epsilon: T::of(self.epsilon), rate, rescale, clip }, on);
+        apply(&GroupAdaGradKernel { epsilon: T::of(self.epsilon), rate, rescale, clip }, on);
     }
 }
 
 #[derive(Clone, Copy)]
-struct Group<T> {
+struct GroupAdaGradKernel<T> {
     epsilon: T,
     rate: T,
     rescale: T,
     clip: T,
 }
 
-impl<T: Number> Formula<T, 1> for Group<T> {
+impl<T: Number> Formula<T, 1> for GroupAdaGradKernel<T> {
     #[inline(always)]
     fn element(&self, weight: T, gradient: T, [history]: [T; 1]) -> (T, [T; 1]) {
         let gradient = (gradient * self.rescale).clip(self.clip);

@@ -3,9 +3,9 @@
 use super::OptimizerError;
 use super::attributes::Attributes;
 use super::decimal::parameter;
-use super::formula::{Formula, Slices, apply};
+use super::formula::{Formula, UpdateSlices, apply};
 use super::number::Number;
-use super::rule::{Rule, Sparse, Step};
+use super::rule::{Rule, Sparse, UpdateStep};
 
 /// Adam's parameters: as the operator gets them, and the decays of the moments as Python has them.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,17 +39,17 @@ impl Rule for Adam {
         if self.lazy { Sparse::Lazy } else { Sparse::Standard }
     }
 
-    fn prepare(&self, step: &mut Step<'_>) {
+    fn prepare(&self, step: &mut UpdateStep<'_>) {
         let count = step.count as f64;
         let (mean, variance) = (1.0 - self.beta1.powf(count), 1.0 - self.beta2.powf(count));
         step.rate *= variance.sqrt() / mean;
     }
 
-    fn dense<T: Number>(&self, step: &Step<'_>, on: Slices<'_, T>) {
+    fn dense<T: Number>(&self, step: &UpdateStep<'_>, on: UpdateSlices<'_, T>) {
         apply(&self.formula(step, false), on);
     }
 
-    fn row<T: Number>(&self, step: &Step<'_>, on: Slices<'_, T>) {
+    fn row<T: Number>(&self, step: &UpdateStep<'_>, on: UpdateSlices<'_, T>) {
         // The kernels for rows square first: the lazy one if it clips, the standard one always.
         let square_first = !self.lazy || step.common.operator_clip >= 0.0;
         apply(&self.formula(step, square_first), on);
@@ -57,8 +57,8 @@ impl Rule for Adam {
 }
 
 impl Adam {
-    fn formula<T: Number>(&self, step: &Step<'_>, square_first: bool) -> Kernel<T> {
-        Kernel {
+    fn formula<T: Number>(&self, step: &UpdateStep<'_>, square_first: bool) -> AdamKernel<T> {
+        AdamKernel {
             rate: T::of(step.operator_rate),
             decay: T::of(step.operator_decay),
             rescale: T::of(step.common.operator_rescale),
@@ -72,7 +72,7 @@ impl Adam {
 }
 
 #[derive(Clone, Copy)]
-struct Kernel<T> {
+struct AdamKernel<T> {
     rate: T,
     decay: T,
     rescale: T,
@@ -83,7 +83,7 @@ struct Kernel<T> {
     square_first: bool,
 }
 
-impl<T: Number> Formula<T, 2> for Kernel<T> {
+impl<T: Number> Formula<T, 2> for AdamKernel<T> {
     #[inline(always)]
     fn element(&self, weight: T, gradient: T, [mean, variance]: [T; 2]) -> (T, [T; 2]) {
         let one = T::of(1.0);

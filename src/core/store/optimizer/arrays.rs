@@ -4,9 +4,9 @@
 use super::OptimizerError;
 use super::attributes::Attributes;
 use super::decimal::{double_parameter, parameter};
-use super::formula::{Formula, Slices, apply};
+use super::formula::{Formula, UpdateSlices, apply};
 use super::number::Number;
-use super::rule::{Rule, Sparse, Step};
+use super::rule::{Rule, Sparse, UpdateStep};
 use crate::values::Dtype;
 
 /// A number in an operation with an array.
@@ -17,12 +17,12 @@ pub(super) fn scalar<T: Number>(value: f64) -> T {
 /// The bounds of `clip(grad, -clip_gradient, clip_gradient)`; infinite if it is `None`, so that
 /// loops have no branch.
 #[derive(Clone, Copy)]
-pub(super) struct Bounds<T> {
+pub(super) struct ClipBounds<T> {
     low: T,
     high: T,
 }
 
-impl<T: Number> Bounds<T> {
+impl<T: Number> ClipBounds<T> {
     pub(super) fn new(clip: Option<f64>) -> Self {
         let bound = clip.unwrap_or(f64::INFINITY);
         Self { low: T::of(parameter(-bound)), high: T::of(parameter(bound)) }
@@ -59,13 +59,13 @@ impl Rule for Dcasgd {
         true
     }
 
-    fn dense<T: Number>(&self, step: &Step<'_>, on: Slices<'_, T>) {
+    fn dense<T: Number>(&self, step: &UpdateStep<'_>, on: UpdateSlices<'_, T>) {
         let kernel = Compensated {
             lambda: scalar(self.lambda),
             rate: scalar(-step.rate),
             decay: scalar(step.decay),
             rescale: scalar(step.common.rescale),
-            bounds: Bounds::new(step.common.clip),
+            bounds: ClipBounds::new(step.common.clip),
         };
         apply(&kernel, on);
     }
@@ -77,7 +77,7 @@ struct Compensated<T> {
     rate: T,
     decay: T,
     rescale: T,
-    bounds: Bounds<T>,
+    bounds: ClipBounds<T>,
 }
 
 impl<T: Number> Formula<T, 1> for Compensated<T> {
@@ -110,14 +110,14 @@ impl Rule for AdaDelta {
         dtype == Dtype::F32
     }
 
-    fn dense<T: Number>(&self, step: &Step<'_>, on: Slices<'_, T>) {
+    fn dense<T: Number>(&self, step: &UpdateStep<'_>, on: UpdateSlices<'_, T>) {
         let kernel = Delta {
             rho: scalar(self.rho),
             new: scalar(1.0 - self.rho),
             epsilon: scalar(self.epsilon),
             decay: scalar(step.decay),
             rescale: scalar(step.common.rescale),
-            bounds: Bounds::new(step.common.clip),
+            bounds: ClipBounds::new(step.common.clip),
         };
         apply(&kernel, on);
     }
@@ -130,7 +130,7 @@ struct Delta<T> {
     epsilon: T,
     decay: T,
     rescale: T,
-    bounds: Bounds<T>,
+    bounds: ClipBounds<T>,
 }
 
 impl<T: Number> Formula<T, 2> for Delta<T> {
@@ -160,11 +160,11 @@ impl Rule for Adamax {
         &["mean", "variance"]
     }
 
-    fn prepare(&self, step: &mut Step<'_>) {
+    fn prepare(&self, step: &mut UpdateStep<'_>) {
         step.rate /= 1.0 - self.beta1.powf(step.count as f64);
     }
 
-    fn dense<T: Number>(&self, step: &Step<'_>, on: Slices<'_, T>) {
+    fn dense<T: Number>(&self, step: &UpdateStep<'_>, on: UpdateSlices<'_, T>) {
         let kernel = Infinity {
             beta1: scalar(self.beta1),
             new: scalar(1.0 - self.beta1),
@@ -172,7 +172,7 @@ impl Rule for Adamax {
             rate: scalar(step.rate),
             decay: scalar(step.decay),
             rescale: scalar(step.common.rescale),
-            bounds: Bounds::new(step.common.clip),
+            bounds: ClipBounds::new(step.common.clip),
         };
         apply(&kernel, on);
     }
@@ -186,7 +186,7 @@ struct Infinity<T> {
     rate: T,
     decay: T,
     rescale: T,
-    bounds: Bounds<T>,
+    bounds: ClipBounds<T>,
 }
 
 impl<T: Number> Formula<T, 2> for Infinity<T> {
@@ -220,7 +220,7 @@ impl Rule for Test {
         Sparse::Lazy
     }
 
-    fn dense<T: Number>(&self, step: &Step<'_>, on: Slices<'_, T>) {
+    fn dense<T: Number>(&self, step: &UpdateStep<'_>, on: UpdateSlices<'_, T>) {
         apply(&AddRescaled { rescale: scalar(step.common.rescale) }, on);
     }
 }

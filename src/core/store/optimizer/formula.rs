@@ -15,7 +15,7 @@ use super::number::Number;
 pub(super) const MOST_TENSORS: usize = 3;
 
 /// What an update works on: parts of the same length of weights, gradient and state.
-pub(super) struct Slices<'a, T: Number> {
+pub(super) struct UpdateSlices<'a, T: Number> {
     pub weight: &'a mut [T::Stored],
     pub gradient: &'a [T::Stored],
     pub state: [&'a mut [T::Stored]; MOST_TENSORS],
@@ -28,7 +28,10 @@ pub(super) trait Formula<T: Number, const N: usize>: Copy {
 }
 
 /// Applies a formula to every element.
-pub(super) fn apply<T: Number, const N: usize, F: Formula<T, N>>(formula: &F, on: Slices<'_, T>) {
+pub(super) fn apply<T: Number, const N: usize, F: Formula<T, N>>(
+    formula: &F,
+    on: UpdateSlices<'_, T>,
+) {
     let length = on.weight.len().min(on.gradient.len());
     let mut tensors = on.state.into_iter();
     let state = array::from_fn(|_| match tensors.next() {

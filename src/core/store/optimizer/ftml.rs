@@ -3,9 +3,9 @@
 use super::OptimizerError;
 use super::attributes::Attributes;
 use super::decimal::{double_parameter, parameter};
-use super::formula::{Formula, Slices, apply};
+use super::formula::{Formula, UpdateSlices, apply};
 use super::number::Number;
-use super::rule::{Rule, Step};
+use super::rule::{Rule, UpdateStep};
 
 /// FTML's parameters.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,11 +28,11 @@ impl Rule for Ftml {
         &["d", "v", "z"]
     }
 
-    fn dense<T: Number>(&self, step: &Step<'_>, on: Slices<'_, T>) {
+    fn dense<T: Number>(&self, step: &UpdateStep<'_>, on: UpdateSlices<'_, T>) {
         let one = T::of(1.0);
         let (beta1, beta2) = (T::of(self.beta1), T::of(self.beta2));
         let count = T::of_double(step.count as f64);
-        let kernel = Kernel {
+        let kernel = FtmlKernel {
             beta1,
             beta2,
             epsilon: T::of_double(self.epsilon),
@@ -47,7 +47,7 @@ impl Rule for Ftml {
 }
 
 #[derive(Clone, Copy)]
-struct Kernel<T> {
+struct FtmlKernel<T> {
     beta1: T,
     beta2: T,
     epsilon: T,
@@ -58,7 +58,7 @@ struct Kernel<T> {
     clip: T,
 }
 
-impl<T: Number> Formula<T, 3> for Kernel<T> {
+impl<T: Number> Formula<T, 3> for FtmlKernel<T> {
     #[inline(always)]
     fn element(&self, weight: T, gradient: T, [d, v, z]: [T; 3]) -> (T, [T; 3]) {
         let one = T::of(1.0);

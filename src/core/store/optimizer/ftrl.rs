@@ -3,9 +3,9 @@
 use super::OptimizerError;
 use super::attributes::Attributes;
 use super::decimal::parameter;
-use super::formula::{Formula, Slices, apply};
+use super::formula::{Formula, UpdateSlices, apply};
 use super::number::Number;
-use super::rule::{Rule, Sparse, Step};
+use super::rule::{Rule, Sparse, UpdateStep};
 use crate::values::Dtype;
 
 /// Ftrl's parameters.
@@ -32,8 +32,8 @@ impl Rule for Ftrl {
         Sparse::Lazy
     }
 
-    fn dense<T: Number>(&self, step: &Step<'_>, on: Slices<'_, T>) {
-        let kernel = Kernel {
+    fn dense<T: Number>(&self, step: &UpdateStep<'_>, on: UpdateSlices<'_, T>) {
+        let kernel = FtrlKernel {
             lambda: T::of(self.lambda),
             beta: T::of(self.beta),
             rate: T::of(step.operator_rate),
@@ -46,7 +46,7 @@ impl Rule for Ftrl {
 }
 
 #[derive(Clone, Copy)]
-struct Kernel<T> {
+struct FtrlKernel<T> {
     lambda: T,
     beta: T,
     rate: T,
@@ -55,7 +55,7 @@ struct Kernel<T> {
     clip: T,
 }
 
-impl<T: Number> Formula<T, 2> for Kernel<T> {
+impl<T: Number> Formula<T, 2> for FtrlKernel<T> {
     #[inline(always)]
     fn element(&self, weight: T, gradient: T, [z, n]: [T; 2]) -> (T, [T; 2]) {
         let gradient = (gradient * self.rescale).clip(self.clip);

@@ -4,10 +4,10 @@
 use super::OptimizerError;
 use super::attributes::Attributes;
 use super::decimal::parameter;
-use super::formula::Slices;
+use super::formula::UpdateSlices;
 use super::lars::sum_of_squares;
 use super::number::Number;
-use super::rule::{Passing, Rule, Step};
+use super::rule::{Passing, Rule, UpdateStep};
 
 /// LAMB's parameters.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,7 +49,7 @@ impl Rule for Lamb {
         Passing::List
     }
 
-    fn dense<T: Number>(&self, step: &Step<'_>, on: Slices<'_, T>) {
+    fn dense<T: Number>(&self, step: &UpdateStep<'_>, on: UpdateSlices<'_, T>) {
         let before = step
             .narrow_squares
             .map_or_else(|| sum_of_squares::<T>(on.weight), |[weights, _]| weights);
@@ -72,11 +72,11 @@ impl Rule for Lamb {
 }
 
 impl Lamb {
-    fn kernel<T: Number>(&self, step: &Step<'_>) -> Kernel<T> {
+    fn kernel<T: Number>(&self, step: &UpdateStep<'_>) -> LambKernel<T> {
         let one = T::of(1.0);
         let (beta1, beta2) = (T::of(self.beta1), T::of(self.beta2));
         let count = T::of_double(step.count as f64);
-        Kernel {
+        LambKernel {
             beta1,
             beta2,
             epsilon: T::of(self.epsilon),
@@ -102,7 +102,7 @@ impl Lamb {
 }
 
 #[derive(Clone, Copy)]
-struct Kernel<T> {
+struct LambKernel<T> {
     beta1: T,
     beta2: T,
     epsilon: T,
@@ -113,7 +113,7 @@ struct Kernel<T> {
     clip: T,
 }
 
-impl<T: Number> Kernel<T> {
+impl<T: Number> LambKernel<T> {
     /// The step, and the new moments.
     #[inline(always)]
     fn element(&self, weight: T, gradient: T, [mean, variance]: [T; 2]) -> (T, [T; 2]) {

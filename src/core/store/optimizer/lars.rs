@@ -7,9 +7,9 @@
 use super::OptimizerError;
 use super::attributes::Attributes;
 use super::decimal::parameter;
-use super::formula::{Formula, Slices, apply};
+use super::formula::{Formula, UpdateSlices, apply};
 use super::number::Number;
-use super::rule::{NUMBERS, Passing, Rule, Sparse, Step};
+use super::rule::{NUMBERS, Passing, Rule, Sparse, UpdateStep};
 
 /// Tensors with these names keep the plain rate.
 const PLAIN_NAMES: [&str; 3] = ["gamma", "beta", "bias"];
@@ -58,7 +58,7 @@ impl Rule for Lars {
         Passing::Array
     }
 
-    fn prepare(&self, step: &mut Step<'_>) {
+    fn prepare(&self, step: &mut UpdateStep<'_>) {
         let [last, _] = step.numbers;
         let last = if last.is_nan() { step.plain_rate } else { last };
         let corrected = self.corrects && last != 0.0;
@@ -66,7 +66,7 @@ impl Rule for Lars {
         step.numbers = [step.plain_rate, self.momentum * factor];
     }
 
-    fn dense<T: Number>(&self, step: &Step<'_>, on: Slices<'_, T>) {
+    fn dense<T: Number>(&self, step: &UpdateStep<'_>, on: UpdateSlices<'_, T>) {
         let mut rate = step.operator_rate;
         if !step.common.has_ending(step.key, &PLAIN_NAMES) {
             let [weights, gradients] = step.narrow_squares.unwrap_or_else(|| {
@@ -74,7 +74,7 @@ impl Rule for Lars {
             });
             rate = self.rate(step, weights, gradients);
         }
-        let kernel = Kernel {
+        let kernel = LarsKernel {
             momentum: T::of(parameter(step.numbers[1])),
             rate,
             decay_rate: rate * step.operator_decay,
@@ -91,7 +91,7 @@ impl Rule for Lars {
 }
 
 impl Lars {
-    fn rate(&self, step: &Step<'_>, weights: f32, gradients: f32) -> f32 {
+    fn rate(&self, step: &UpdateStep<'_>, weights: f32, gradients: f32) -> f32 {
         let norm = weights.sqrt();
         if norm > 0.0 && gradients > 0.0 {
             step.operator_rate * self.eta * norm
@@ -113,7 +113,7 @@ pub(super) fn sum_of_squares<T: Number>(elements: &[T::Stored]) -> f32 {
 }
 
 #[derive(Clone, Copy)]
-struct Kernel<T> {
+struct LarsKernel<T> {
     momentum: T,
     rate: f32,
     decay_rate: f32,
@@ -122,7 +122,7 @@ struct Kernel<T> {
     clip: T,
 }
 
-impl<T: Number> Kernel<T> {
+impl<T: Number> LarsKernel<T> {
     #[inline(always)]
     fn momentum(&self, weight: T, gradient: T, momentum: T) -> T {
         let pull = if self.clip >= T::of(0.0) {
@@ -134,14 +134,14 @@ impl<T: Number> Kernel<T> {
     }
 }
 
-impl<T: Number> Formula<T, 0> for Kernel<T> {
+impl<T: Number> Formula<T, 0> for LarsKernel<T> {
     #[inline(always)]
     fn element(&self, weight: T, gradient: T, []: [T; 0]) -> (T, [T; 0]) {
         (weight + self.momentum(weight, gradient, T::of(0.0)), [])
     }
 }
 
-impl<T: Number> Formula<T, 1> for Kernel<T> {
+impl<T: Number> Formula<T, 1> for LarsKernel<T> {
     #[inline(always)]
     fn element(&self, weight: T, gradient: T, [momentum]: [T; 1]) -> (T, [T; 1]) {
         let momentum = self.momentum(weight, gradient, momentum);

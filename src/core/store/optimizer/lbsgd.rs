@@ -4,23 +4,23 @@
 use super::OptimizerError;
 use super::arrays::scalar;
 use super::attributes::Attributes;
-use super::formula::{Formula, Slices, apply};
+use super::formula::{Formula, UpdateSlices, apply};
 use super::number::Number;
-use super::rule::{NUMBERS, Rule, Sparse, Step};
+use super::rule::{NUMBERS, Rule, Sparse, UpdateStep};
 use super::sgd::{momentum, momentum_step, plain};
 
 /// LBSGD's parameters.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Lbsgd {
     momentum: f32,
-    warmup: Warmup,
+    warmup: LbsgdWarmup,
     warmup_updates: f64,
     batch_scale: i64,
     first_count: i64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Warmup {
+enum LbsgdWarmup {
     Linear,
     Square,
     Root,
@@ -38,11 +38,11 @@ impl Rule for Lbsgd {
             return Err(a.wrong("batch_scale", "below one"));
         }
         let warmup = match a.text("warmup_strategy")? {
-            "linear" => Warmup::Linear,
-            "power2" => Warmup::Square,
-            "sqrt" => Warmup::Root,
+            "linear" => LbsgdWarmup::Linear,
+            "power2" => LbsgdWarmup::Square,
+            "sqrt" => LbsgdWarmup::Root,
             "lars" => return Err(a.wrong("warmup_strategy", "lars, which sums in numpy's order")),
-            _ => Warmup::None,
+            _ => LbsgdWarmup::None,
         };
         Ok(Self {
             momentum: momentum(a)?,
@@ -75,12 +75,12 @@ impl Rule for Lbsgd {
         Sparse::Missing("its native kernel is for dense gradients")
     }
 
-    fn prepare(&self, step: &mut Step<'_>) {
+    fn prepare(&self, step: &mut UpdateStep<'_>) {
         step.numbers[0] += 1.0;
         step.rate *= self.factor(step.numbers[0]);
     }
 
-    fn dense<T: Number>(&self, step: &Step<'_>, on: Slices<'_, T>) {
+    fn dense<T: Number>(&self, step: &UpdateStep<'_>, on: UpdateSlices<'_, T>) {
         if self.batch_scale == 1 {
             return self.descend(step, on);
         }
@@ -91,7 +91,8 @@ impl Rule for Lbsgd {
             (first, second)
         };
         // The sum takes the place of the weights: it is what this formula changes.
-        let adding = Slices { weight: &mut *sum, gradient: on.gradient, state: Default::default() };
+        let adding =
+            UpdateSlices { weight: &mut *sum, gradient: on.gradient, state: Default::default() };
         apply::<T, 0, _>(&Add, adding);
         if step.numbers[0] as i64 % self.batch_scale != 0 {
             return;
@@ -101,7 +102,7 @@ impl Rule for Lbsgd {
             *element = (T::load(*element) / scale).store();
         }
         let state = [momentum, Default::default(), Default::default()];
-        self.descend::<T>(step, Slices { weight: on.weight, gradient: sum, state });
+        self.descend::<T>(step, UpdateSlices { weight: on.weight, gradient: sum, state });
         for element in sum {
             *element = T::of(0.0).store();
         }
@@ -109,7 +110,7 @@ impl Rule for Lbsgd {
 }
 
 impl Lbsgd {
-    fn descend<T: Number>(&self, step: &Step<'_>, on: Slices<'_, T>) {
+    fn descend<T: Number>(&self, step: &UpdateStep<'_>, on: UpdateSlices<'_, T>) {
         if self.momentum == 0.0 {
             plain(step, step.operator_decay, on);
         } else {
@@ -127,10 +128,10 @@ impl Lbsgd {
             return 1.0;
         }
         match self.warmup {
-            Warmup::Linear => 1.0 + (most - 1.0) * updates / warmup,
-            Warmup::Square => 1.0 + (most - 1.0) * (updates * updates) / (warmup * warmup),
-            Warmup::Root => 1.0 + (most - 1.0) * (updates / warmup).sqrt(),
-            Warmup::None => 1.0,
+            LbsgdWarmup::Linear => 1.0 + (most - 1.0) * updates / warmup,
+            LbsgdWarmup::Square => 1.0 + (most - 1.0) * (updates * updates) / (warmup * warmup),
+            LbsgdWarmup::Root => 1.0 + (most - 1.0) * (updates / warmup).sqrt(),
+            LbsgdWarmup::None => 1.0,
         }
     }
 }

@@ -6,7 +6,7 @@ use super::adam::Adam;
 use super::arrays::{AdaDelta, Adamax, Dcasgd, Test};
 use super::attributes::Attributes;
 use super::classes::with_classes;
-use super::formula::Slices;
+use super::formula::UpdateSlices;
 use super::ftml::Ftml;
 use super::ftrl::Ftrl;
 use super::lamb::Lamb;
@@ -16,7 +16,7 @@ use super::nadam::Nadam;
 use super::nag::Nag;
 use super::number::Number;
 use super::rmsprop::RmsProp;
-use super::rule::{NUMBERS, Passing, Rule, Sparse, Step};
+use super::rule::{NUMBERS, Passing, Rule, Sparse, UpdateStep};
 use super::sgd::Sgd;
 use super::signum::Signum;
 use crate::values::Dtype;
@@ -132,19 +132,19 @@ impl Method {
         each!(self, rule => rule.passing(sparse))
     }
 
-    pub(super) fn prepare(&self, step: &mut Step<'_>) {
+    pub(super) fn prepare(&self, step: &mut UpdateStep<'_>) {
         each!(self, rule => rule.prepare(step));
     }
 
-    pub(super) fn dense<T: Number>(&self, step: &Step<'_>, on: Slices<'_, T>) {
+    pub(super) fn dense<T: Number>(&self, step: &UpdateStep<'_>, on: UpdateSlices<'_, T>) {
         each!(self, rule => rule.dense(step, on));
     }
 
-    pub(super) fn before_rows<T: Number>(&self, step: &Step<'_>, weight: &mut [T::Stored]) {
+    pub(super) fn before_rows<T: Number>(&self, step: &UpdateStep<'_>, weight: &mut [T::Stored]) {
         each!(self, rule => rule.before_rows::<T>(step, weight));
     }
 
-    pub(super) fn row<T: Number>(&self, step: &Step<'_>, on: Slices<'_, T>) {
+    pub(super) fn row<T: Number>(&self, step: &UpdateStep<'_>, on: UpdateSlices<'_, T>) {
         each!(self, rule => rule.row(step, on));
     }
 }

@@ -38,12 +38,12 @@ use std::array;
 
 use self::attributes::{Attributes, MOST_UPDATES};
 use self::classes::CLASSES;
-use self::formula::{MOST_TENSORS, Slices};
+use self::formula::{MOST_TENSORS, UpdateSlices};
 use self::lars::sum_of_squares;
 use self::method::Method;
 use self::number::{Half, Number};
 use self::rates::Common;
-use self::rule::{Sparse, Step};
+use self::rule::{Sparse, UpdateStep};
 use super::pickle::Value;
 use crate::values::{Buffer, Dtype};
 
@@ -293,11 +293,11 @@ impl Optimizer {
     }
 
     /// Counts the update and finds its learning rate.
-    fn begin(&self, key: i64, state: &mut State, sparse: bool) -> Step<'_> {
+    fn begin(&self, key: i64, state: &mut State, sparse: bool) -> UpdateStep<'_> {
         state.count = state.count.saturating_add(1);
         let asked = state.count - i64::from(self.method.asks_before_counting());
         let plain_rate = self.common.plain_rate(asked, &mut state.progress);
-        let mut step = Step {
+        let mut step = UpdateStep {
             common: &self.common,
             key,
             count: state.count,
@@ -325,7 +325,7 @@ impl Optimizer {
         state: &mut State,
         densified: bool,
     ) {
-        let step = Step { densified, ..self.begin(key, state, false) };
+        let step = UpdateStep { densified, ..self.begin(key, state, false) };
         if let Some(master) = &mut state.master {
             self.dense_with_master(&step, weight, gradient, (master, &mut state.tensors));
             return;
@@ -339,26 +339,26 @@ impl Optimizer {
 
     fn dense<T: Number>(
         &self,
-        step: &Step<'_>,
+        step: &UpdateStep<'_>,
         weight: &mut Buffer,
         gradient: &Buffer,
         tensors: &mut [Buffer],
     ) {
         let (weight, gradient) = (weight.elements_mut(), gradient.elements());
-        self.method.dense::<T>(step, Slices { weight, gradient, state: views::<T>(tensors) });
+        self.method.dense::<T>(step, UpdateSlices { weight, gradient, state: views::<T>(tensors) });
     }
 
     /// Updates the float32 copy with the widened gradient and rounds it, block by block.
     fn dense_with_master(
         &self,
-        step: &Step<'_>,
+        step: &UpdateStep<'_>,
         weight: &mut Buffer,
         gradient: &Buffer,
         (master, tensors): (&mut Buffer, &mut [Buffer]),
     ) {
         if self.method.needs_whole() {
             let squares = [&*weight, gradient].map(|of| sum_of_squares::<Half>(of.elements()));
-            let step = Step { narrow_squares: Some(squares), ..*step };
+            let step = UpdateStep { narrow_squares: Some(squares), ..*step };
             self.dense::<f32>(&step, master, &widened(gradient), tensors);
             return narrow(master.elements(), weight.elements_mut());
         }
@@ -378,7 +378,8 @@ impl Optimizer {
                 block
             });
             state = rest;
-            self.method.dense::<f32>(step, Slices { weight: master, gradient: wide, state: block });
+            self.method
+                .dense::<f32>(step, UpdateSlices { weight: master, gradient: wide, state: block });
             narrow(master, weight);
         }
     }

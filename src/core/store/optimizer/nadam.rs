@@ -4,11 +4,11 @@
 //! how many keys share its server. Here every key has a schedule of its own, as in the paper.
 
 use super::OptimizerError;
-use super::arrays::{Bounds, scalar};
+use super::arrays::{ClipBounds, scalar};
 use super::attributes::Attributes;
-use super::formula::{Formula, Slices, apply};
+use super::formula::{Formula, UpdateSlices, apply};
 use super::number::Number;
-use super::rule::{NUMBERS, Rule, Step};
+use super::rule::{NUMBERS, Rule, UpdateStep};
 
 /// Nadam's parameters.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,15 +47,15 @@ impl Rule for Nadam {
         [self.start, 0.0]
     }
 
-    fn prepare(&self, step: &mut Step<'_>) {
+    fn prepare(&self, step: &mut UpdateStep<'_>) {
         step.numbers[0] *= self.momentum(step.count as f64);
     }
 
-    fn dense<T: Number>(&self, step: &Step<'_>, on: Slices<'_, T>) {
+    fn dense<T: Number>(&self, step: &UpdateStep<'_>, on: UpdateSlices<'_, T>) {
         let count = step.count as f64;
         let (now, next) = (self.momentum(count), self.momentum(count + 1.0));
         let schedule = step.numbers[0];
-        let kernel = Kernel {
+        let kernel = NadamKernel {
             beta1: scalar(self.beta1),
             new1: scalar(1.0 - self.beta1),
             beta2: scalar(self.beta2),
@@ -69,14 +69,14 @@ impl Rule for Nadam {
             rate: scalar(step.rate),
             decay: scalar(step.decay),
             rescale: scalar(step.common.rescale),
-            bounds: Bounds::new(step.common.clip),
+            bounds: ClipBounds::new(step.common.clip),
         };
         apply(&kernel, on);
     }
 }
 
 #[derive(Clone, Copy)]
-struct Kernel<T> {
+struct NadamKernel<T> {
     beta1: T,
     new1: T,
     beta2: T,
@@ -90,10 +90,10 @@ struct Kernel<T> {
     rate: T,
     decay: T,
     rescale: T,
-    bounds: Bounds<T>,
+    bounds: ClipBounds<T>,
 }
 
-impl<T: Number> Formula<T, 2> for Kernel<T> {
+impl<T: Number> Formula<T, 2> for NadamKernel<T> {
     #[inline(always)]
     fn element(&self, weight: T, gradient: T, [mean, variance]: [T; 2]) -> (T, [T; 2]) {
         let gradient = self.bounds.clip(gradient * self.rescale + self.decay * weight);

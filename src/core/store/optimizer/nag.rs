@@ -2,9 +2,9 @@
 
 use super::OptimizerError;
 use super::attributes::Attributes;
-use super::formula::{Formula, Slices, apply};
+use super::formula::{Formula, UpdateSlices, apply};
 use super::number::Number;
-use super::rule::{Rule, Sparse, Step};
+use super::rule::{Rule, Sparse, UpdateStep};
 use super::sgd::{momentum, plain};
 
 /// NAG's parameters.
@@ -26,11 +26,11 @@ impl Rule for Nag {
         if self.momentum == 0.0 { Sparse::Lazy } else { Sparse::Dense }
     }
 
-    fn dense<T: Number>(&self, step: &Step<'_>, on: Slices<'_, T>) {
+    fn dense<T: Number>(&self, step: &UpdateStep<'_>, on: UpdateSlices<'_, T>) {
         if self.momentum == 0.0 {
             return plain(step, step.operator_decay, on);
         }
-        let kernel = Kernel {
+        let kernel = NagKernel {
             momentum: T::of(self.momentum),
             rate: T::of(step.operator_rate),
             decay: T::of(step.operator_decay),
@@ -43,7 +43,7 @@ impl Rule for Nag {
 }
 
 #[derive(Clone, Copy)]
-struct Kernel<T> {
+struct NagKernel<T> {
     momentum: T,
     rate: T,
     decay: T,
@@ -52,7 +52,7 @@ struct Kernel<T> {
     in_place: bool,
 }
 
-impl<T: Number> Formula<T, 1> for Kernel<T> {
+impl<T: Number> Formula<T, 1> for NagKernel<T> {
     #[inline(always)]
     fn element(&self, weight: T, gradient: T, [momentum]: [T; 1]) -> (T, [T; 1]) {
         let gradient = (self.rescale * gradient).clip(self.clip);

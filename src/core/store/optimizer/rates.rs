@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::OptimizerError;
 use super::attributes::{Attributes, MOST_UPDATES, integer, number};
 use super::decimal::parameter;
-use super::schedule::{Progress, Schedule};
+use super::schedule::{Schedule, ScheduleProgress};
 use crate::store::pickle::Value;
 
 /// The attributes of MXNet's base class `Optimizer`.
@@ -86,7 +86,7 @@ impl Common {
     }
 
     /// The progress of a key after so many updates.
-    pub(super) fn progress(&self, key: i64, count: i64) -> Option<Progress> {
+    pub(super) fn progress(&self, key: i64, count: i64) -> Option<ScheduleProgress> {
         let schedule = self.schedule.as_ref()?;
         let first = self.count_before(key) + 1;
         if count < first {
@@ -96,7 +96,7 @@ impl Common {
     }
 
     /// The learning rate without multipliers.
-    pub(super) fn plain_rate(&self, count: i64, progress: &mut Option<Progress>) -> f64 {
+    pub(super) fn plain_rate(&self, count: i64, progress: &mut Option<ScheduleProgress>) -> f64 {
         match (&self.schedule, progress) {
             (Some(schedule), Some(progress)) => {
                 schedule.rate(count.max(self.largest_count), progress)

@@ -4,9 +4,9 @@
 use super::OptimizerError;
 use super::attributes::Attributes;
 use super::decimal::parameter;
-use super::formula::{Formula, Slices, apply};
+use super::formula::{Formula, UpdateSlices, apply};
 use super::number::Number;
-use super::rule::{Rule, Step};
+use super::rule::{Rule, UpdateStep};
 use crate::values::Dtype;
 
 /// RMSProp's parameters.
@@ -39,8 +39,8 @@ impl Rule for RmsProp {
         dtype == Dtype::F32
     }
 
-    fn dense<T: Number>(&self, step: &Step<'_>, on: Slices<'_, T>) {
-        let kernel = Kernel {
+    fn dense<T: Number>(&self, step: &UpdateStep<'_>, on: UpdateSlices<'_, T>) {
+        let kernel = RmsPropKernel {
             gamma1: T::of(self.gamma1),
             gamma2: T::of(self.gamma2),
             epsilon: T::of(self.epsilon),
@@ -59,7 +59,7 @@ impl Rule for RmsProp {
 }
 
 #[derive(Clone, Copy)]
-struct Kernel<T> {
+struct RmsPropKernel<T> {
     gamma1: T,
     gamma2: T,
     epsilon: T,
@@ -70,14 +70,14 @@ struct Kernel<T> {
     clip: T,
 }
 
-impl<T: Number> Kernel<T> {
+impl<T: Number> RmsPropKernel<T> {
     #[inline(always)]
     fn gradient(&self, weight: T, gradient: T) -> T {
         (self.rescale * gradient + self.decay * weight).clip(self.clip)
     }
 }
 
-impl<T: Number> Formula<T, 1> for Kernel<T> {
+impl<T: Number> Formula<T, 1> for RmsPropKernel<T> {
     #[inline(always)]
     fn element(&self, weight: T, gradient: T, [n]: [T; 1]) -> (T, [T; 1]) {
         let gradient = self.gradient(weight, gradient);
@@ -87,7 +87,7 @@ impl<T: Number> Formula<T, 1> for Kernel<T> {
     }
 }
 
-impl<T: Number> Formula<T, 3> for Kernel<T> {
+impl<T: Number> Formula<T, 3> for RmsPropKernel<T> {
     #[inline(always)]
     fn element(&self, weight: T, gradient: T, [n, g, delta]: [T; 3]) -> (T, [T; 3]) {
         let new = T::of(1.0) - self.gamma1;

@@ -1,8 +1,8 @@
 //! Updates with row_sparse gradients.
 
-use super::formula::{MOST_TENSORS, Slices};
+use super::formula::{MOST_TENSORS, UpdateSlices};
 use super::number::{Half, Number};
-use super::rule::{Sparse, Step};
+use super::rule::{Sparse, UpdateStep};
 use super::{Optimizer, OptimizerError, State, views};
 use crate::values::{Buffer, Dtype};
 
@@ -39,7 +39,7 @@ impl Optimizer {
 
     fn rows<T: Number>(
         &self,
-        step: &Step<'_>,
+        step: &UpdateStep<'_>,
         sparse: Sparse,
         weight: &mut Buffer,
         (rows, values, row_len): Rows<'_>,
@@ -68,7 +68,7 @@ impl Optimizer {
 
     fn row<T: Number>(
         &self,
-        step: &Step<'_>,
+        step: &UpdateStep<'_>,
         row: usize,
         (weight, gradient): (&mut [T::Stored], &[T::Stored]),
         state: &mut [&mut [T::Stored]; MOST_TENSORS],
@@ -77,7 +77,7 @@ impl Optimizer {
         let state = state
             .each_mut()
             .map(|tensor| if tensor.is_empty() { &mut [] } else { &mut tensor[elements.clone()] });
-        self.method.row::<T>(step, Slices { weight: &mut weight[elements], gradient, state });
+        self.method.row::<T>(step, UpdateSlices { weight: &mut weight[elements], gradient, state });
     }
 }
 

@@ -3,7 +3,7 @@
 use super::OptimizerError;
 use super::attributes::Attributes;
 use super::decimal::{list_element, parameter};
-use super::formula::Slices;
+use super::formula::UpdateSlices;
 use super::number::Number;
 use super::rates::Common;
 use crate::values::Dtype;
@@ -12,7 +12,7 @@ use crate::values::Dtype;
 pub(super) const NUMBERS: usize = 2;
 
 /// One update of one key.
-pub(super) struct Step<'a> {
+pub(super) struct UpdateStep<'a> {
     /// What all optimizers have in common.
     pub common: &'a Common,
     /// The kvstore's key.
@@ -49,7 +49,7 @@ pub(super) enum Passing {
     Array,
 }
 
-impl Step<'_> {
+impl UpdateStep<'_> {
     /// Computes the operator's parameters from the rate and the decay.
     pub(super) fn pass(&mut self, passing: Passing) {
         let pass = match passing {
@@ -127,17 +127,17 @@ pub(super) trait Rule: Sized {
     }
 
     /// Called once per update before any element; may change the step's rate.
-    fn prepare(&self, _: &mut Step<'_>) {}
+    fn prepare(&self, _: &mut UpdateStep<'_>) {}
 
     /// Updates elements with a dense gradient.
-    fn dense<T: Number>(&self, step: &Step<'_>, on: Slices<'_, T>);
+    fn dense<T: Number>(&self, step: &UpdateStep<'_>, on: UpdateSlices<'_, T>);
 
     /// What happens to all weights before the first row of a row_sparse gradient.
-    fn before_rows<T: Number>(&self, _: &Step<'_>, _weight: &mut [T::Stored]) {}
+    fn before_rows<T: Number>(&self, _: &UpdateStep<'_>, _weight: &mut [T::Stored]) {}
 
     /// Updates one row with its row of the gradient; with zeros where the gradient has no such row
     /// and the update is [`Sparse::Standard`].
-    fn row<T: Number>(&self, step: &Step<'_>, on: Slices<'_, T>) {
+    fn row<T: Number>(&self, step: &UpdateStep<'_>, on: UpdateSlices<'_, T>) {
         self.dense(step, on);
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! MXNet's scheduler objects keep their progress in attributes and are asked with the largest
 //! update count of any key on a server, so what a key gets depends on who came first. Here every
-//! key asks for itself, with its own [`Progress`]: runs repeat, and where all keys are updated once
-//! a round, the rates are those of MXNet. All arithmetic is in doubles and in Python's order.
+//! key asks for itself, with its own [`ScheduleProgress`]: runs repeat, and where all keys are
+//! updated once a round, the rates are those of MXNet. All arithmetic is in doubles and in Python's
+//! order.
 
 use super::OptimizerError;
 use super::attributes::{Attributes, MOST_UPDATES, integer};
@@ -12,14 +13,14 @@ use crate::store::pickle::{Object, Value};
 /// A scheduler as the worker sent it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Schedule {
-    kind: Kind,
-    start: Progress,
+    kind: ScheduleKind,
+    start: ScheduleProgress,
     warmup: Warmup,
 }
 
 /// How far a key is: what MXNet keeps in the attributes of the scheduler.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Progress {
+pub(super) struct ScheduleProgress {
     pub(super) base: f64,
     pub(super) count: i64,
     pub(super) steps_done: usize,
@@ -34,7 +35,7 @@ struct Warmup {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Kind {
+enum ScheduleKind {
     Factor { step: i64, factor: f64, stop: f64 },
     MultiFactor { steps: Vec<i64>, factor: f64 },
     Poly { power: f64, decay: Decay },
@@ -60,36 +61,42 @@ impl Schedule {
         let Some(class) = object.class.strip_prefix("mxnet.lr_scheduler.") else {
             return Err(OptimizerError::Unknown { class: object.class.clone() });
         };
-        let start = Progress { base: attributes.float("base_lr")?, count: 0, steps_done: 0 };
+        let start =
+            ScheduleProgress { base: attributes.float("base_lr")?, count: 0, steps_done: 0 };
         let warmup = Warmup::read(&mut attributes)?;
         let (kind, start) = match class {
             "FactorScheduler" => Self::factor(&mut attributes, start)?,
             "MultiFactorScheduler" => Self::multi_factor(&mut attributes, start)?,
             "PolyScheduler" => {
                 let power = attributes.float("power")?;
-                (Kind::Poly { power, decay: Decay::read(&mut attributes)? }, start)
+                (ScheduleKind::Poly { power, decay: Decay::read(&mut attributes)? }, start)
             }
-            "CosineScheduler" => (Kind::Cosine { decay: Decay::read(&mut attributes)? }, start),
+            "CosineScheduler" => {
+                (ScheduleKind::Cosine { decay: Decay::read(&mut attributes)? }, start)
+            }
             _ => return Err(OptimizerError::Unknown { class: object.class.clone() }),
         };
         attributes.finish()?;
         Ok(Self { kind, start, warmup })
     }
 
-    fn factor(a: &mut Attributes<'_>, start: Progress) -> Result<(Kind, Progress), OptimizerError> {
+    fn factor(
+        a: &mut Attributes<'_>,
+        start: ScheduleProgress,
+    ) -> Result<(ScheduleKind, ScheduleProgress), OptimizerError> {
         let (step, factor) = (a.updates("step")?, a.float("factor")?);
         if step < 1 {
             return Err(a.wrong("step", "must be at least 1"));
         }
         let stop = a.float("stop_factor_lr")?;
-        let start = Progress { count: a.updates("count")?, ..start };
-        Ok((Kind::Factor { step, factor, stop }, start))
+        let start = ScheduleProgress { count: a.updates("count")?, ..start };
+        Ok((ScheduleKind::Factor { step, factor, stop }, start))
     }
 
     fn multi_factor(
         a: &mut Attributes<'_>,
-        start: Progress,
-    ) -> Result<(Kind, Progress), OptimizerError> {
+        start: ScheduleProgress,
+    ) -> Result<(ScheduleKind, ScheduleProgress), OptimizerError> {
         let Some(Value::List(steps)) = a.find("step") else {
             return Err(a.wrong("step", "not a list"));
         };
@@ -97,21 +104,23 @@ impl Schedule {
         let steps = steps.ok_or_else(|| a.wrong("step", "not a list of integers"))?;
         let done = a.int("cur_step_ind")?;
         let steps_done = usize::try_from(done).map_err(|_| a.wrong("cur_step_ind", "negative"))?;
-        let start = Progress { count: a.updates("count")?, steps_done, ..start };
-        Ok((Kind::MultiFactor { steps, factor: a.float("factor")? }, start))
+        let start = ScheduleProgress { count: a.updates("count")?, steps_done, ..start };
+        Ok((ScheduleKind::MultiFactor { steps, factor: a.float("factor")? }, start))
     }
 
     /// Where a key begins.
-    pub(super) const fn start(&self) -> Progress {
+    pub(super) const fn start(&self) -> ScheduleProgress {
         self.start
     }
 
     /// Where a key is after `count` updates, the first of which had the number `first`.
-    pub(super) fn resume(&self, first: i64, count: i64) -> Progress {
+    pub(super) fn resume(&self, first: i64, count: i64) -> ScheduleProgress {
         let mut progress = self.start;
         let last = match &self.kind {
-            Kind::Factor { .. } | Kind::MultiFactor { .. } => count,
-            Kind::Poly { decay, .. } | Kind::Cosine { decay } => count.min(decay.max_update),
+            ScheduleKind::Factor { .. } | ScheduleKind::MultiFactor { .. } => count,
+            ScheduleKind::Poly { decay, .. } | ScheduleKind::Cosine { decay } => {
+                count.min(decay.max_update)
+            }
         };
         if last >= first {
             self.rate(last, &mut progress);
@@ -120,15 +129,15 @@ impl Schedule {
     }
 
     /// The rate of the update of that number; numbers must not decrease.
-    pub(super) fn rate(&self, update: i64, progress: &mut Progress) -> f64 {
+    pub(super) fn rate(&self, update: i64, progress: &mut ScheduleProgress) -> f64 {
         if update < self.warmup.steps {
             return self.warmup.rate(update);
         }
         match &self.kind {
-            Kind::Factor { step, factor, stop } => {
+            ScheduleKind::Factor { step, factor, stop } => {
                 factor_rate(update, (*step, *factor, *stop), progress);
             }
-            Kind::MultiFactor { steps, factor } => {
+            ScheduleKind::MultiFactor { steps, factor } => {
                 while let Some(&step) = steps.get(progress.steps_done)
                     && update > step
                 {
@@ -137,23 +146,27 @@ impl Schedule {
                     progress.base *= factor;
                 }
             }
-            Kind::Poly { power, decay } if update <= decay.max_update => {
+            ScheduleKind::Poly { power, decay } if update <= decay.max_update => {
                 let share = (update - self.warmup.steps) as f64 / decay.max_steps as f64;
                 progress.base = decay.to + (decay.from - decay.to) * (1.0 - share).powf(*power);
             }
-            Kind::Cosine { decay } if update <= decay.max_update => {
+            ScheduleKind::Cosine { decay } if update <= decay.max_update => {
                 let angle = std::f64::consts::PI * (update - self.warmup.steps) as f64
                     / decay.max_steps as f64;
                 progress.base = decay.to + (decay.from - decay.to) * (1.0 + angle.cos()) / 2.0;
             }
-            Kind::Poly { .. } | Kind::Cosine { .. } => {}
+            ScheduleKind::Poly { .. } | ScheduleKind::Cosine { .. } => {}
         }
         progress.base
     }
 }
 
 /// Every `step` updates the rate is multiplied by `factor`, and never below `stop`.
-fn factor_rate(update: i64, (step, factor, stop): (i64, f64, f64), progress: &mut Progress) {
+fn factor_rate(
+    update: i64,
+    (step, factor, stop): (i64, f64, f64),
+    progress: &mut ScheduleProgress,
+) {
     while update > progress.count.saturating_add(step) {
         let before = progress.base;
         progress.count += step;

@@ -3,9 +3,9 @@
 use super::OptimizerError;
 use super::attributes::Attributes;
 use super::decimal::parameter;
-use super::formula::{Formula, Slices, apply};
+use super::formula::{Formula, UpdateSlices, apply};
 use super::number::Number;
-use super::rule::{Passing, Rule, Sparse, Step};
+use super::rule::{Passing, Rule, Sparse, UpdateStep};
 
 /// `multi_sgd_update` and `multi_sgd_mom_update`; for row_sparse gradients `sgd_update` and
 /// `sgd_mom_update`.
@@ -32,11 +32,11 @@ impl Rule for Sgd {
         if sparse { Passing::Parameter } else { Passing::List }
     }
 
-    fn dense<T: Number>(&self, step: &Step<'_>, on: Slices<'_, T>) {
+    fn dense<T: Number>(&self, step: &UpdateStep<'_>, on: UpdateSlices<'_, T>) {
         momentum_step(self.momentum, step, on);
     }
 
-    fn before_rows<T: Number>(&self, step: &Step<'_>, weight: &mut [T::Stored]) {
+    fn before_rows<T: Number>(&self, step: &UpdateStep<'_>, weight: &mut [T::Stored]) {
         if self.momentum == 0.0 && !self.lazy {
             let kept = T::of(1.0 - step.operator_rate * step.operator_decay);
             for element in weight {
@@ -45,7 +45,7 @@ impl Rule for Sgd {
         }
     }
 
-    fn row<T: Number>(&self, step: &Step<'_>, on: Slices<'_, T>) {
+    fn row<T: Number>(&self, step: &UpdateStep<'_>, on: UpdateSlices<'_, T>) {
         if self.momentum == 0.0 {
             let decay = if self.lazy { step.operator_decay } else { 0.0 };
             plain(step, decay, on);
@@ -62,7 +62,11 @@ pub(super) fn momentum(a: &mut Attributes<'_>) -> Result<f32, OptimizerError> {
 }
 
 /// The update of the `multi_` operators, with a state tensor or, if momentum is zero, without.
-pub(super) fn momentum_step<T: Number>(momentum: f32, step: &Step<'_>, on: Slices<'_, T>) {
+pub(super) fn momentum_step<T: Number>(
+    momentum: f32,
+    step: &UpdateStep<'_>,
+    on: UpdateSlices<'_, T>,
+) {
     let formula = Momentum {
         momentum: T::of(momentum),
         rate: T::of(step.operator_rate),
@@ -74,7 +78,7 @@ pub(super) fn momentum_step<T: Number>(momentum: f32, step: &Step<'_>, on: Slice
 }
 
 /// The update of `sgd_update`.
-pub(super) fn plain<T: Number>(step: &Step<'_>, decay: f32, on: Slices<'_, T>) {
+pub(super) fn plain<T: Number>(step: &UpdateStep<'_>, decay: f32, on: UpdateSlices<'_, T>) {
     let formula = Plain {
         rate: T::of(step.operator_rate),
         decay: T::of(decay),

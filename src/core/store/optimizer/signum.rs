@@ -3,9 +3,9 @@
 use super::OptimizerError;
 use super::attributes::Attributes;
 use super::decimal::parameter;
-use super::formula::{Formula, Slices, apply};
+use super::formula::{Formula, UpdateSlices, apply};
 use super::number::Number;
-use super::rule::{Rule, Step};
+use super::rule::{Rule, UpdateStep};
 use super::sgd::momentum;
 
 /// Signum's parameters.
@@ -24,8 +24,8 @@ impl Rule for Signum {
         if self.momentum == 0.0 { &[] } else { &["momentum"] }
     }
 
-    fn dense<T: Number>(&self, step: &Step<'_>, on: Slices<'_, T>) {
-        let kernel = Kernel {
+    fn dense<T: Number>(&self, step: &UpdateStep<'_>, on: UpdateSlices<'_, T>) {
+        let kernel = SignumKernel {
             momentum: T::of(self.momentum),
             decoupled_decay: T::of(self.decoupled_decay),
             rate: T::of(step.operator_rate),
@@ -42,7 +42,7 @@ impl Rule for Signum {
 }
 
 #[derive(Clone, Copy)]
-struct Kernel<T> {
+struct SignumKernel<T> {
     momentum: T,
     decoupled_decay: T,
     rate: T,
@@ -51,7 +51,7 @@ struct Kernel<T> {
     clip: T,
 }
 
-impl<T: Number> Formula<T, 0> for Kernel<T> {
+impl<T: Number> Formula<T, 0> for SignumKernel<T> {
     #[inline(always)]
     fn element(&self, weight: T, gradient: T, []: [T; 0]) -> (T, [T; 0]) {
         let kept = (T::of(1.0) - self.rate * self.decay) * weight;
@@ -59,7 +59,7 @@ impl<T: Number> Formula<T, 0> for Kernel<T> {
     }
 }
 
-impl<T: Number> Formula<T, 1> for Kernel<T> {
+impl<T: Number> Formula<T, 1> for SignumKernel<T> {
     #[inline(always)]
     fn element(&self, weight: T, gradient: T, [momentum]: [T; 1]) -> (T, [T; 1]) {
         let one = T::of(1.0);

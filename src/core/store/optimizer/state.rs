@@ -2,7 +2,7 @@
 
 use super::OptimizerError;
 use super::rule::NUMBERS;
-use super::schedule::Progress;
+use super::schedule::ScheduleProgress;
 use crate::values::{Buffer, Dtype};
 
 /// The name under which the float32 master copy of float16 weights is exported.
@@ -19,7 +19,7 @@ pub struct State {
     pub(super) master: Option<Buffer>,
     pub(super) numbers: [f64; NUMBERS],
     pub(super) count: i64,
-    pub(super) progress: Option<Progress>,
+    pub(super) progress: Option<ScheduleProgress>,
 }
 
 impl State {

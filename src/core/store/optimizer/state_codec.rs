@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::attributes::MOST_UPDATES;
 use super::rule::NUMBERS;
-use super::schedule::Progress;
+use super::schedule::ScheduleProgress;
 use super::{Optimizer, OptimizerError, State};
 use crate::values::{Allocator, Buffer, Dtype};
 
@@ -122,11 +122,11 @@ impl Optimizer {
 }
 
 /// A schedule catches up from its count, so that must be a possible one.
-fn read_progress(progress: RateProgress) -> Result<Progress, &'static str> {
+fn read_progress(progress: RateProgress) -> Result<ScheduleProgress, &'static str> {
     if progress.base.is_nan() || !(0..=MOST_UPDATES).contains(&progress.count) {
         return Err("the progress of its learning rate is impossible");
     }
     let steps_done =
         usize::try_from(progress.steps_done).map_err(|_| "its schedule has too many steps")?;
-    Ok(Progress { base: progress.base, count: progress.count, steps_done })
+    Ok(ScheduleProgress { base: progress.base, count: progress.count, steps_done })
 }

@@ -5,55 +5,55 @@ use std::collections::BTreeMap;
 
 use super::error::PickleError;
 use super::limits::{DEPTH_MAX, RESULT_TEXT_BYTES_MAX, RESULT_VALUES_MAX};
-use super::node::{Node, NodeId, Nodes};
+use super::node::{Nodes, PickleId, PickleNode};
 use super::value::{Object, Value};
 
 type Result<T> = std::result::Result<T, PickleError>;
 
 /// The value of a node.
-pub(super) fn convert(nodes: &Nodes, root: NodeId) -> Result<Value> {
+pub(super) fn convert(nodes: &Nodes, root: PickleId) -> Result<Value> {
     Converter { nodes, path: Vec::new(), values: 0, text: 0 }.value(root)
 }
 
 struct Converter<'a> {
     nodes: &'a Nodes,
     /// The nodes that hold the one at hand, outermost first.
-    path: Vec<NodeId>,
+    path: Vec<PickleId>,
     values: usize,
     text: usize,
 }
 
 impl Converter<'_> {
-    fn value(&mut self, id: NodeId) -> Result<Value> {
+    fn value(&mut self, id: PickleId) -> Result<Value> {
         self.values += 1;
         if self.values > RESULT_VALUES_MAX {
             return Err(PickleError::TooMuch("values, with those that are used more than once"));
         }
         let nodes = self.nodes;
         Ok(match nodes.get(id) {
-            Node::None => Value::None,
-            Node::Bool(flag) => Value::Bool(*flag),
-            Node::Int(number) => Value::Int(*number),
-            Node::Float(number) => Value::Float(*number),
-            Node::Text(text) => Value::Text(self.text(text)?),
-            Node::List(items) => Value::List(self.inside(id, |this| this.all(items))?),
-            Node::Tuple(items) => Value::Tuple(self.inside(id, |this| this.all(items))?),
-            Node::Dict(items) => Value::Dict(self.inside(id, |this| this.dict(items))?),
-            Node::Object(class, state) => Value::Object(Box::new(Object {
+            PickleNode::None => Value::None,
+            PickleNode::Bool(flag) => Value::Bool(*flag),
+            PickleNode::Int(number) => Value::Int(*number),
+            PickleNode::Float(number) => Value::Float(*number),
+            PickleNode::Text(text) => Value::Text(self.text(text)?),
+            PickleNode::List(items) => Value::List(self.inside(id, |this| this.all(items))?),
+            PickleNode::Tuple(items) => Value::Tuple(self.inside(id, |this| this.all(items))?),
+            PickleNode::Dict(items) => Value::Dict(self.inside(id, |this| this.dict(items))?),
+            PickleNode::Object(class, state) => Value::Object(Box::new(Object {
                 class: (*class).to_owned(),
                 attributes: match state {
                     Some(state) => self.inside(id, |this| this.attributes(*state))?,
                     None => Vec::new(),
                 },
             })),
-            Node::Bytes(_) => return Err(PickleError::Type("the result: bytes")),
-            Node::Global(_) => return Err(PickleError::Type("the result: a class itself")),
-            Node::Dtype(_) => return Err(PickleError::Type("the result: a numpy dtype")),
+            PickleNode::Bytes(_) => return Err(PickleError::Type("the result: bytes")),
+            PickleNode::Global(_) => return Err(PickleError::Type("the result: a class itself")),
+            PickleNode::Dtype(_) => return Err(PickleError::Type("the result: a numpy dtype")),
         })
     }
 
     /// Does something one level deeper.
-    fn inside<T>(&mut self, id: NodeId, job: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+    fn inside<T>(&mut self, id: PickleId, job: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.path.contains(&id) {
             return Err(PickleError::Cycle);
         }
@@ -74,18 +74,18 @@ impl Converter<'_> {
         Ok(text.to_owned())
     }
 
-    fn all(&mut self, items: &[NodeId]) -> Result<Vec<Value>> {
+    fn all(&mut self, items: &[PickleId]) -> Result<Vec<Value>> {
         items.iter().map(|item| self.value(*item)).collect()
     }
 
-    fn dict(&mut self, items: &[(NodeId, NodeId)]) -> Result<Vec<(Value, Value)>> {
+    fn dict(&mut self, items: &[(PickleId, PickleId)]) -> Result<Vec<(Value, Value)>> {
         let mut places = BTreeMap::new();
         let mut out: Vec<(Value, Value)> = Vec::with_capacity(items.len().min(RESULT_VALUES_MAX));
         for (key, value) in items {
             let key = self.value(*key)?;
             let value = self.value(*value)?;
             // As in Python, the first of equal keys stays and its value is replaced.
-            match places.entry(Key::of(&key, out.len())?) {
+            match places.entry(DictKey::of(&key, out.len())?) {
                 std::collections::btree_map::Entry::Vacant(free) => {
                     free.insert(out.len());
                     out.push((key, value));
@@ -96,8 +96,8 @@ impl Converter<'_> {
         Ok(out)
     }
 
-    fn attributes(&mut self, state: NodeId) -> Result<Vec<(String, Value)>> {
-        let Node::Dict(items) = self.nodes.get(state) else {
+    fn attributes(&mut self, state: PickleId) -> Result<Vec<(String, Value)>> {
+        let PickleNode::Dict(items) = self.nodes.get(state) else {
             return Err(PickleError::Type("the attributes of an object"));
         };
         let named = self.inside(state, |this| this.dict(items))?;
@@ -113,7 +113,7 @@ impl Converter<'_> {
 
 /// A dict's key, equal where Python's are: 1, 1.0 and True are one key.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum Key {
+enum DictKey {
     None,
     Int(i64),
     Float(u64),
@@ -123,7 +123,7 @@ enum Key {
     Tuple(Vec<Self>),
 }
 
-impl Key {
+impl DictKey {
     /// `place` tells keys apart that are equal to none.
     fn of(value: &Value, place: usize) -> Result<Self> {
         Ok(match value {

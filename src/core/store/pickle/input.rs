@@ -6,9 +6,9 @@ use super::limits::{LINE_BYTES_MAX, TEXT_BYTES_MAX};
 type Result<T> = std::result::Result<T, PickleError>;
 
 /// What is left to read.
-pub(super) struct Input<'a>(pub(super) &'a [u8]);
+pub(super) struct PickleInput<'a>(pub(super) &'a [u8]);
 
-impl<'a> Input<'a> {
+impl<'a> PickleInput<'a> {
     /// The next bytes.
     pub(super) fn take(&mut self, count: usize) -> Result<&'a [u8]> {
         let (head, tail) = self.0.split_at_checked(count).ok_or(PickleError::Truncated)?;
@@ -98,7 +98,7 @@ pub(super) fn integer(bytes: &[u8]) -> Result<i64> {
 /// eight, are a code point.
 pub(super) fn raw_unicode_escape(bytes: &[u8]) -> Result<String> {
     let mut text = String::with_capacity(bytes.len());
-    let mut rest = Input(bytes);
+    let mut rest = PickleInput(bytes);
     while let Some(byte) = rest.0.first().copied() {
         rest.take(1)?;
         if byte != b'\\' {

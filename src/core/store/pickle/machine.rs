@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 use super::classes::{Global, global, refused};
 use super::error::PickleError;
-use super::input::{Input, ascii, decimal, integer, raw_unicode_escape, utf8};
+use super::input::{PickleInput, ascii, decimal, integer, raw_unicode_escape, utf8};
 use super::limits::{MEMO_INDEX_MAX, NODES_MAX};
-use super::node::{Node, NodeId, Nodes};
+use super::node::{Nodes, PickleId, PickleNode};
 use super::numpy::Scalar;
 
 type Result<T> = std::result::Result<T, PickleError>;
@@ -19,18 +19,18 @@ const PROTOCOL_MAX: u8 = 5;
 
 /// A pickle that is being read.
 pub(super) struct Machine<'a> {
-    input: Input<'a>,
+    input: PickleInput<'a>,
     nodes: Nodes,
-    stack: Vec<NodeId>,
+    stack: Vec<PickleId>,
     /// How many values lay below each mark.
     marks: Vec<usize>,
-    memo: BTreeMap<u64, NodeId>,
+    memo: BTreeMap<u64, PickleId>,
 }
 
 impl<'a> Machine<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self {
-            input: Input(bytes),
+            input: PickleInput(bytes),
             nodes: Nodes::default(),
             stack: Vec::new(),
             marks: Vec::new(),
@@ -39,7 +39,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Reads to the end; all values, and which is the result.
-    pub(super) fn run(mut self) -> Result<(Nodes, NodeId)> {
+    pub(super) fn run(mut self) -> Result<(Nodes, PickleId)> {
         loop {
             match self.input.byte()? {
                 b'.' => {
@@ -109,12 +109,12 @@ impl<'a> Machine<'a> {
 
     // ---- the stack
 
-    fn push(&mut self, node: Node) -> Result<()> {
+    fn push(&mut self, node: PickleNode) -> Result<()> {
         let id = self.nodes.add(node)?;
         self.push_id(id)
     }
 
-    fn push_id(&mut self, id: NodeId) -> Result<()> {
+    fn push_id(&mut self, id: PickleId) -> Result<()> {
         if self.stack.len() >= NODES_MAX {
             return Err(PickleError::TooMuch("values on the stack"));
         }
@@ -123,24 +123,24 @@ impl<'a> Machine<'a> {
     }
 
     /// Takes the last value; never one from below the last mark.
-    fn pop(&mut self) -> Result<NodeId> {
+    fn pop(&mut self) -> Result<PickleId> {
         self.peek()?;
         self.stack.pop().ok_or(PickleError::Underflow)
     }
 
-    fn peek(&self) -> Result<NodeId> {
+    fn peek(&self) -> Result<PickleId> {
         let floor = self.marks.last().copied().unwrap_or(0);
         self.stack.get(floor..).and_then(<[_]>::last).copied().ok_or(PickleError::Underflow)
     }
 
     /// Takes all values above the last mark, and the mark.
-    fn pop_mark(&mut self) -> Result<Vec<NodeId>> {
+    fn pop_mark(&mut self) -> Result<Vec<PickleId>> {
         let floor = self.marks.pop().ok_or(PickleError::Underflow)?;
         Ok(self.stack.split_off(floor))
     }
 
     /// Takes values in pairs above the last mark, and the mark.
-    fn pop_pairs(&mut self) -> Result<Vec<(NodeId, NodeId)>> {
+    fn pop_pairs(&mut self) -> Result<Vec<(PickleId, PickleId)>> {
         let values = self.pop_mark()?;
         let (pairs, rest) = values.as_chunks::<2>();
         if !rest.is_empty() {
@@ -193,31 +193,31 @@ impl<'a> Machine<'a> {
 
     // ---- plain data
 
-    fn number(&mut self, opcode: u8) -> Result<Node> {
+    fn number(&mut self, opcode: u8) -> Result<PickleNode> {
         Ok(match opcode {
-            b'N' => Node::None,
-            0x88 => Node::Bool(true),
-            0x89 => Node::Bool(false),
+            b'N' => PickleNode::None,
+            0x88 => PickleNode::Bool(true),
+            0x89 => PickleNode::Bool(false),
             b'I' => match self.input.text_line("integer")? {
-                "00" => Node::Bool(false),
-                "01" => Node::Bool(true),
-                text => Node::Int(decimal(text)?),
+                "00" => PickleNode::Bool(false),
+                "01" => PickleNode::Bool(true),
+                text => PickleNode::Int(decimal(text)?),
             },
-            b'L' => Node::Int(decimal(self.input.text_line("integer")?)?),
-            b'J' => Node::Int(i64::from(self.input.i32()?)),
-            b'K' => Node::Int(i64::from(self.input.byte()?)),
-            b'M' => Node::Int(i64::from(u16::from_le_bytes(self.input.array()?))),
+            b'L' => PickleNode::Int(decimal(self.input.text_line("integer")?)?),
+            b'J' => PickleNode::Int(i64::from(self.input.i32()?)),
+            b'K' => PickleNode::Int(i64::from(self.input.byte()?)),
+            b'M' => PickleNode::Int(i64::from(u16::from_le_bytes(self.input.array()?))),
             0x8a => {
                 let count = self.input.byte()?;
-                Node::Int(integer(self.input.take(usize::from(count))?)?)
+                PickleNode::Int(integer(self.input.take(usize::from(count))?)?)
             }
             0x8b => {
                 let count = u64::try_from(self.input.i32()?)
                     .map_err(|_| PickleError::Malformed("integer"))?;
-                Node::Int(integer(self.input.counted(count)?)?)
+                PickleNode::Int(integer(self.input.counted(count)?)?)
             }
-            b'G' => Node::Float(f64::from_be_bytes(self.input.array()?)),
-            _ => Node::Float(
+            b'G' => PickleNode::Float(f64::from_be_bytes(self.input.array()?)),
+            _ => PickleNode::Float(
                 self.input
                     .text_line("float")?
                     .parse()
@@ -226,12 +226,12 @@ impl<'a> Machine<'a> {
         })
     }
 
-    fn text(&mut self, opcode: u8) -> Result<Node> {
+    fn text(&mut self, opcode: u8) -> Result<PickleNode> {
         if opcode == b'V' {
-            return Ok(Node::Text(raw_unicode_escape(self.input.line()?)?));
+            return Ok(PickleNode::Text(raw_unicode_escape(self.input.line()?)?));
         }
         if opcode == b'S' {
-            return Ok(Node::Text(quoted(self.input.line()?)?));
+            return Ok(PickleNode::Text(quoted(self.input.line()?)?));
         }
         let count = match opcode {
             b'X' | b'B' => u64::from(self.input.u32()?),
@@ -241,27 +241,27 @@ impl<'a> Machine<'a> {
         };
         let bytes = self.input.counted(count)?;
         Ok(match opcode {
-            b'B' | b'C' | 0x8e => Node::Bytes(bytes.to_vec()),
-            b'T' | b'U' => Node::Text(ascii(bytes)?),
-            _ => Node::Text(utf8(bytes)?),
+            b'B' | b'C' | 0x8e => PickleNode::Bytes(bytes.to_vec()),
+            b'T' | b'U' => PickleNode::Text(ascii(bytes)?),
+            _ => PickleNode::Text(utf8(bytes)?),
         })
     }
 
     fn container(&mut self, opcode: u8) -> Result<()> {
         let node = match opcode {
-            b'l' => Node::List(self.pop_mark()?),
-            b']' => Node::List(Vec::new()),
-            b't' => Node::Tuple(self.pop_mark()?),
-            b')' => Node::Tuple(Vec::new()),
-            b'd' => Node::Dict(self.pop_pairs()?),
-            b'}' => Node::Dict(Vec::new()),
+            b'l' => PickleNode::List(self.pop_mark()?),
+            b']' => PickleNode::List(Vec::new()),
+            b't' => PickleNode::Tuple(self.pop_mark()?),
+            b')' => PickleNode::Tuple(Vec::new()),
+            b'd' => PickleNode::Dict(self.pop_pairs()?),
+            b'}' => PickleNode::Dict(Vec::new()),
             _ => {
                 let mut items = Vec::new();
                 for _ in 0x84..opcode {
                     items.push(self.pop()?);
                 }
                 items.reverse();
-                Node::Tuple(items)
+                PickleNode::Tuple(items)
             }
         };
         self.push(node)
@@ -281,8 +281,8 @@ impl<'a> Machine<'a> {
         }
         let target = self.peek()?;
         match self.nodes.get_mut(target) {
-            Node::List(list) if matches!(opcode, b'a' | b'e') => list.append(&mut items),
-            Node::Dict(dict) if matches!(opcode, b's' | b'u') => dict.append(&mut pairs),
+            PickleNode::List(list) if matches!(opcode, b'a' | b'e') => list.append(&mut items),
+            PickleNode::Dict(dict) if matches!(opcode, b's' | b'u') => dict.append(&mut pairs),
             _ => return Err(PickleError::Type("the setting of an item")),
         }
         Ok(())
@@ -298,22 +298,22 @@ impl<'a> Machine<'a> {
         } else {
             let (name, module) = (self.pop()?, self.pop()?);
             match (self.nodes.get(module), self.nodes.get(name)) {
-                (Node::Text(module), Node::Text(name)) => global(module, name)?,
+                (PickleNode::Text(module), PickleNode::Text(name)) => global(module, name)?,
                 _ => return Err(PickleError::Type("the name of a class")),
             }
         };
-        self.push(Node::Global(known))
+        self.push(PickleNode::Global(known))
     }
 
     /// What Python calls here is one of a few functions whose meaning is plain data.
     fn call(&mut self) -> Result<()> {
         let (arguments, function) = (self.pop()?, self.pop()?);
-        let (Node::Global(function), Node::Tuple(arguments)) =
+        let (PickleNode::Global(function), PickleNode::Tuple(arguments)) =
             (self.nodes.get(function), self.nodes.get(arguments))
         else {
             return Err(PickleError::Type("a call"));
         };
-        let arguments: Vec<&Node> = arguments.iter().map(|id| self.nodes.get(*id)).collect();
+        let arguments: Vec<&PickleNode> = arguments.iter().map(|id| self.nodes.get(*id)).collect();
         let node = called(*function, &arguments)?;
         self.push(node)
     }
@@ -322,8 +322,10 @@ impl<'a> Machine<'a> {
     fn new_object(&mut self) -> Result<()> {
         let (arguments, class) = (self.pop()?, self.pop()?);
         let node = match (self.nodes.get(class), self.nodes.get(arguments)) {
-            (Node::Global(Global::Class(class)), Node::Tuple(none)) if none.is_empty() => {
-                Node::Object(class, None)
+            (PickleNode::Global(Global::Class(class)), PickleNode::Tuple(none))
+                if none.is_empty() =>
+            {
+                PickleNode::Object(class, None)
             }
             _ => return Err(PickleError::Type("a new object")),
         };
@@ -334,13 +336,15 @@ impl<'a> Machine<'a> {
     fn build(&mut self) -> Result<()> {
         let (state, target) = (self.pop()?, self.peek()?);
         let order = match self.nodes.get(state) {
-            Node::Tuple(items) => items.get(1).map(|order| self.nodes.get(*order)).cloned(),
+            PickleNode::Tuple(items) => items.get(1).map(|order| self.nodes.get(*order)).cloned(),
             _ => None,
         };
-        let is_dict = matches!(self.nodes.get(state), Node::Dict(_));
+        let is_dict = matches!(self.nodes.get(state), PickleNode::Dict(_));
         match (self.nodes.get_mut(target), order) {
-            (Node::Object(_, attributes @ None), _) if is_dict => *attributes = Some(state),
-            (Node::Dtype(scalar), Some(Node::Text(order))) => scalar.set_order(&order)?,
+            (PickleNode::Object(_, attributes @ None), _) if is_dict => *attributes = Some(state),
+            (PickleNode::Dtype(scalar), Some(PickleNode::Text(order))) => {
+                scalar.set_order(&order)?
+            }
             _ => return Err(PickleError::Type("the attributes of an object")),
         }
         Ok(())
@@ -348,25 +352,33 @@ impl<'a> Machine<'a> {
 }
 
 /// What a call gives.
-fn called(function: Global, arguments: &[&Node]) -> Result<Node> {
+fn called(function: Global, arguments: &[&PickleNode]) -> Result<PickleNode> {
     match (function, arguments) {
         (
             Global::Reconstructor,
-            [Node::Global(Global::Class(class)), Node::Global(Global::BaseObject), Node::None],
+            [
+                PickleNode::Global(Global::Class(class)),
+                PickleNode::Global(Global::BaseObject),
+                PickleNode::None,
+            ],
         )
-        | (Global::NewObject, [Node::Global(Global::Class(class))]) => {
-            Ok(Node::Object(class, None))
+        | (Global::NewObject, [PickleNode::Global(Global::Class(class))]) => {
+            Ok(PickleNode::Object(class, None))
         }
         (Global::OrderedDict | Global::DefaultDict, [])
-        | (Global::DefaultDict, [Node::None | Node::Global(Global::Factory)]) => {
-            Ok(Node::Dict(Vec::new()))
+        | (Global::DefaultDict, [PickleNode::None | PickleNode::Global(Global::Factory)]) => {
+            Ok(PickleNode::Dict(Vec::new()))
         }
-        (Global::NumpyDtype, [Node::Text(name), ..]) => Scalar::from_name(name).map(Node::Dtype),
-        (Global::NumpyScalar, [Node::Dtype(scalar), Node::Bytes(bytes)]) => scalar.read(bytes),
-        (Global::Encode, [Node::Text(text), Node::Text(name)]) if name == "latin1" => {
+        (Global::NumpyDtype, [PickleNode::Text(name), ..]) => {
+            Scalar::from_name(name).map(PickleNode::Dtype)
+        }
+        (Global::NumpyScalar, [PickleNode::Dtype(scalar), PickleNode::Bytes(bytes)]) => {
+            scalar.read(bytes)
+        }
+        (Global::Encode, [PickleNode::Text(text), PickleNode::Text(name)]) if name == "latin1" => {
             let bytes: std::result::Result<Vec<u8>, _> =
                 text.chars().map(|c| u8::try_from(u32::from(c))).collect();
-            bytes.map(Node::Bytes).map_err(|_| PickleError::Malformed("latin1 text"))
+            bytes.map(PickleNode::Bytes).map_err(|_| PickleError::Malformed("latin1 text"))
         }
         (Global::Class(class), _) => Err(PickleError::Call(class)),
         (Global::Reconstructor, _) => Err(PickleError::Call("copyreg._reconstructor")),

@@ -7,42 +7,42 @@ use super::limits::{CONTENT_BYTES_MAX, NODES_MAX};
 use super::numpy::Scalar;
 
 /// The number of a node.
-pub(super) type NodeId = usize;
+pub(super) type PickleId = usize;
 
 /// One value.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Node {
+pub(super) enum PickleNode {
     None,
     Bool(bool),
     Int(i64),
     Float(f64),
     Text(String),
     Bytes(Vec<u8>),
-    List(Vec<NodeId>),
-    Tuple(Vec<NodeId>),
-    Dict(Vec<(NodeId, NodeId)>),
+    List(Vec<PickleId>),
+    Tuple(Vec<PickleId>),
+    Dict(Vec<(PickleId, PickleId)>),
     Global(Global),
     Dtype(Scalar),
     /// An object: its class and, once it was built, the dict of its attributes.
-    Object(&'static str, Option<NodeId>),
+    Object(&'static str, Option<PickleId>),
 }
 
 /// All values of one pickle.
 #[derive(Default)]
 pub(super) struct Nodes {
-    nodes: Vec<Node>,
+    nodes: Vec<PickleNode>,
     /// Bytes of all texts so far.
     content: usize,
 }
 
 impl Nodes {
-    pub(super) fn add(&mut self, node: Node) -> Result<NodeId, PickleError> {
+    pub(super) fn add(&mut self, node: PickleNode) -> Result<PickleId, PickleError> {
         if self.nodes.len() >= NODES_MAX {
             return Err(PickleError::TooMuch("values"));
         }
         self.content += match &node {
-            Node::Text(text) => text.len(),
-            Node::Bytes(bytes) => bytes.len(),
+            PickleNode::Text(text) => text.len(),
+            PickleNode::Bytes(bytes) => bytes.len(),
             _ => 0,
         };
         if self.content > CONTENT_BYTES_MAX {
@@ -52,12 +52,12 @@ impl Nodes {
         Ok(self.nodes.len() - 1)
     }
 
-    pub(super) fn get(&self, id: NodeId) -> &Node {
+    pub(super) fn get(&self, id: PickleId) -> &PickleNode {
         // Numbers come from `add` alone, and nothing is removed.
         &self.nodes[id]
     }
 
-    pub(super) fn get_mut(&mut self, id: NodeId) -> &mut Node {
+    pub(super) fn get_mut(&mut self, id: PickleId) -> &mut PickleNode {
         &mut self.nodes[id]
     }
 }

@@ -3,7 +3,7 @@
 use half::f16;
 
 use super::error::PickleError;
-use super::node::Node;
+use super::node::PickleNode;
 
 /// The longest type name in an error, in bytes.
 const SHOWN_TYPE_BYTES_MAX: usize = 32;
@@ -11,13 +11,13 @@ const SHOWN_TYPE_BYTES_MAX: usize = 32;
 /// The type of a scalar: kind, bytes and their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Scalar {
-    kind: Kind,
+    kind: NumpyKind,
     size: usize,
     big_endian: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum NumpyKind {
     Bool,
     Signed,
     Unsigned,
@@ -28,18 +28,18 @@ impl Scalar {
     /// The type of a name such as `f4`.
     pub(super) fn from_name(name: &str) -> Result<Self, PickleError> {
         let (kind, size) = match name {
-            "b1" => (Kind::Bool, 1),
-            "i1" => (Kind::Signed, 1),
-            "i2" => (Kind::Signed, 2),
-            "i4" => (Kind::Signed, 4),
-            "i8" => (Kind::Signed, 8),
-            "u1" => (Kind::Unsigned, 1),
-            "u2" => (Kind::Unsigned, 2),
-            "u4" => (Kind::Unsigned, 4),
-            "u8" => (Kind::Unsigned, 8),
-            "f2" => (Kind::Float, 2),
-            "f4" => (Kind::Float, 4),
-            "f8" => (Kind::Float, 8),
+            "b1" => (NumpyKind::Bool, 1),
+            "i1" => (NumpyKind::Signed, 1),
+            "i2" => (NumpyKind::Signed, 2),
+            "i4" => (NumpyKind::Signed, 4),
+            "i8" => (NumpyKind::Signed, 8),
+            "u1" => (NumpyKind::Unsigned, 1),
+            "u2" => (NumpyKind::Unsigned, 2),
+            "u4" => (NumpyKind::Unsigned, 4),
+            "u8" => (NumpyKind::Unsigned, 8),
+            "f2" => (NumpyKind::Float, 2),
+            "f4" => (NumpyKind::Float, 4),
+            "f8" => (NumpyKind::Float, 8),
             _ => {
                 let shown = name.chars().take(SHOWN_TYPE_BYTES_MAX).flat_map(char::escape_debug);
                 return Err(PickleError::NumpyType(shown.collect()));
@@ -59,7 +59,7 @@ impl Scalar {
     }
 
     /// The number in these bytes. Floats become 64 bits, which holds each of them exactly.
-    pub(super) fn read(self, bytes: &[u8]) -> Result<Node, PickleError> {
+    pub(super) fn read(self, bytes: &[u8]) -> Result<PickleNode, PickleError> {
         if bytes.len() != self.size {
             return Err(PickleError::Malformed("numpy scalar"));
         }
@@ -69,16 +69,16 @@ impl Scalar {
         }
         let bits = u64::from_le_bytes(word);
         Ok(match self.kind {
-            Kind::Bool => Node::Bool(bits != 0),
-            Kind::Unsigned => {
-                Node::Int(i64::try_from(bits).map_err(|_| PickleError::IntegerTooLarge)?)
+            NumpyKind::Bool => PickleNode::Bool(bits != 0),
+            NumpyKind::Unsigned => {
+                PickleNode::Int(i64::try_from(bits).map_err(|_| PickleError::IntegerTooLarge)?)
             }
-            Kind::Signed => {
+            NumpyKind::Signed => {
                 // Moved up and down again, the sign fills the word.
                 let unused = 64 - 8 * self.size as u32;
-                Node::Int((bits << unused) as i64 >> unused)
+                PickleNode::Int((bits << unused) as i64 >> unused)
             }
-            Kind::Float => Node::Float(match self.size {
+            NumpyKind::Float => PickleNode::Float(match self.size {
                 2 => f16::from_bits(bits as u16).to_f64(),
                 4 => f64::from(f32::from_bits(bits as u32)),
                 _ => f64::from_bits(bits),
@@ -91,7 +91,7 @@ impl Scalar {
 mod tests {
     use super::*;
 
-    fn read(name: &str, order: &str, bytes: &[u8]) -> Result<Node, PickleError> {
+    fn read(name: &str, order: &str, bytes: &[u8]) -> Result<PickleNode, PickleError> {
         let mut scalar = Scalar::from_name(name)?;
         scalar.set_order(order)?;
         scalar.read(bytes)
@@ -99,13 +99,16 @@ mod tests {
 
     #[test]
     fn numbers_of_every_kind() {
-        assert_eq!(read("f4", "<", &0.1_f32.to_le_bytes()), Ok(Node::Float(f64::from(0.1_f32))));
-        assert_eq!(read("f8", ">", &0.1_f64.to_be_bytes()), Ok(Node::Float(0.1)));
-        assert_eq!(read("f2", "<", &[0x00, 0x3c]), Ok(Node::Float(1.0)));
-        assert_eq!(read("i2", ">", &(-2_i16).to_be_bytes()), Ok(Node::Int(-2)));
-        assert_eq!(read("i8", "=", &i64::MIN.to_le_bytes()), Ok(Node::Int(i64::MIN)));
-        assert_eq!(read("u1", "|", &[255]), Ok(Node::Int(255)));
-        assert_eq!(read("b1", "|", &[1]), Ok(Node::Bool(true)));
+        assert_eq!(
+            read("f4", "<", &0.1_f32.to_le_bytes()),
+            Ok(PickleNode::Float(f64::from(0.1_f32)))
+        );
+        assert_eq!(read("f8", ">", &0.1_f64.to_be_bytes()), Ok(PickleNode::Float(0.1)));
+        assert_eq!(read("f2", "<", &[0x00, 0x3c]), Ok(PickleNode::Float(1.0)));
+        assert_eq!(read("i2", ">", &(-2_i16).to_be_bytes()), Ok(PickleNode::Int(-2)));
+        assert_eq!(read("i8", "=", &i64::MIN.to_le_bytes()), Ok(PickleNode::Int(i64::MIN)));
+        assert_eq!(read("u1", "|", &[255]), Ok(PickleNode::Int(255)));
+        assert_eq!(read("b1", "|", &[1]), Ok(PickleNode::Bool(true)));
     }
 
     #[test]

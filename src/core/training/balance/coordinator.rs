@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::session::{Session, refusal};
+use super::session::{BatchSession, refusal};
 use super::spec;
 use super::{Gone, Outbox, Worker};
 use crate::invariant::{self, Valid};
@@ -17,7 +17,7 @@ const REPORTS_MAX: usize = spec::LOOKAHEAD_MAX as usize;
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Coordinator {
-    sessions: BTreeMap<String, Session>,
+    sessions: BTreeMap<String, BatchSession>,
     /// Workers that are dead or have left the job: no session waits for them to open it.
     gone: BTreeSet<NodeId>,
     /// What people should know, until it is said.
@@ -37,7 +37,7 @@ impl Coordinator {
             self.notes.append(&mut session.take_notes());
         }
         self.drop_empty(name);
-        invariant::debug(|| self.sessions.get(name).map_or(Ok(()), Session::validate));
+        invariant::debug(|| self.sessions.get(name).map_or(Ok(()), BatchSession::validate));
     }
 
     fn take(
@@ -88,7 +88,7 @@ impl Coordinator {
             if self.sessions.len() >= SESSIONS_MAX {
                 return Err(format!("{SESSIONS_MAX} sessions are open already"));
             }
-            self.sessions.insert(name.clone(), Session::new(name, open));
+            self.sessions.insert(name.clone(), BatchSession::new(name, open));
         }
         let (sessions, gone) = (&mut self.sessions, &self.gone);
         sessions.get_mut(name).map_or(Ok(()), |session| session.open(worker, open, gone, out))
@@ -112,7 +112,7 @@ impl Coordinator {
     }
 
     fn drop_empty(&mut self, name: &str) {
-        if self.sessions.get(name).is_some_and(Session::is_empty) {
+        if self.sessions.get(name).is_some_and(BatchSession::is_empty) {
             self.sessions.remove(name);
         }
     }
@@ -126,7 +126,7 @@ impl Coordinator {
     /// All sessions, for people.
     #[must_use]
     pub fn status(&self) -> Vec<SessionStatus> {
-        self.sessions.values().map(Session::status).collect()
+        self.sessions.values().map(BatchSession::status).collect()
     }
 
     /// What it promises of each session (`leases`, `dealer`).
@@ -134,6 +134,6 @@ impl Coordinator {
     /// # Errors
     /// The first promise that does not hold.
     pub fn validate(&self) -> Valid {
-        self.sessions.values().try_for_each(Session::validate)
+        self.sessions.values().try_for_each(BatchSession::validate)
     }
 }

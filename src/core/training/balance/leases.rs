@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-use super::places::Places;
+use super::places::WorkerPlaces;
 use super::sizing::{Look, Sizes, Sizing};
 use super::spec;
 use super::split::Bounds;
@@ -30,7 +30,7 @@ const OWED_MAX: usize = 2 * spec::LOOKAHEAD_MAX as usize;
 
 /// The sizes of all iterations from one on.
 #[derive(Clone, Debug)]
-struct Segment {
+struct LeaseSegment {
     from: u64,
     sizes: Vec<u32>,
     /// The first sample of each worker, counted within the iteration.
@@ -39,7 +39,7 @@ struct Segment {
     workers: u32,
 }
 
-impl Segment {
+impl LeaseSegment {
     fn new(from: u64, sizes: Vec<u32>) -> Self {
         let mut start = 0;
         let starts = sizes.iter().map(|size| {
@@ -81,7 +81,7 @@ pub(super) struct Comer {
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub(super) struct Leases {
+pub(super) struct SampleLeases {
     total: u32,
     quantum: u32,
     lookahead: u64,
@@ -93,8 +93,8 @@ pub(super) struct Leases {
     begun: bool,
     /// Iterations before it may begin.
     until: u64,
-    segments: VecDeque<Segment>,
-    places: Places,
+    segments: VecDeque<LeaseSegment>,
+    places: WorkerPlaces,
     /// How far the slowest of those is that the lease waits for, and how many of them are no
     /// further. Who has reported nothing counts as [`FIRST`] further.
     lowest: (u64, usize),
@@ -104,7 +104,7 @@ pub(super) struct Leases {
     furthest: u64,
 }
 
-impl Leases {
+impl SampleLeases {
     pub(super) fn new(open: &BalanceOpen) -> Self {
         let members = open.members as usize;
         let rule = spec::rule_of(open).unwrap_or(BalanceRule::Fixed);
@@ -118,7 +118,7 @@ impl Leases {
             begun: false,
             until: open.first,
             segments: VecDeque::new(),
-            places: Places::new(members, open.first),
+            places: WorkerPlaces::new(members, open.first),
             lowest: (open.first, 0),
             skip: None,
             furthest: open.first,
@@ -147,7 +147,7 @@ impl Leases {
         let first = Sizing::first(self.total, self.places.bounds(), self.quantum);
         let Some(sizes) = first else { return false };
         self.begun = true;
-        self.segments.push_back(Segment::new(self.first, sizes));
+        self.segments.push_back(LeaseSegment::new(self.first, sizes));
         self.until = self.first + self.lookahead + FIRST;
         self.find_lowest();
         true
@@ -354,7 +354,7 @@ impl Leases {
 
     fn sizes_are(&mut self, decided: Sizes) {
         if let Sizes::New(sizes) = decided {
-            self.segments.push_back(Segment::new(self.until, sizes));
+            self.segments.push_back(LeaseSegment::new(self.until, sizes));
         }
     }
 

@@ -28,14 +28,14 @@ struct Pair {
 
 /// What one worker took in the window.
 #[derive(Clone, Copy, Debug, Default)]
-struct Taken {
+struct WindowShare {
     seconds: f64,
     count: u32,
     /// Its mean in the window before, at about the size that it has now; 0: it had another one.
     before: f64,
 }
 
-impl Taken {
+impl WindowShare {
     fn mean(&self) -> f64 {
         self.seconds / f64::from(self.count)
     }
@@ -48,14 +48,14 @@ pub struct Pairwise {
     step: u32,
     window: u32,
     last: Option<Pair>,
-    taken: Vec<Taken>,
+    taken: Vec<WindowShare>,
 }
 
 impl Pairwise {
     /// For so many workers that share `total` samples.
     #[must_use]
     pub fn new(total: u32, members: usize) -> Self {
-        let taken = vec![Taken::default(); members];
+        let taken = vec![WindowShare::default(); members];
         let mut rule = Self { total, step: 0, window: 0, last: None, taken };
         rule.begin_again();
         rule
@@ -76,7 +76,7 @@ impl Pairwise {
 
     /// Another process computes in that worker's place, or sizes were set by somebody else.
     pub fn forget(&mut self) {
-        self.taken.fill(Taken::default());
+        self.taken.fill(WindowShare::default());
         self.begin_again();
     }
 
@@ -87,13 +87,13 @@ impl Pairwise {
         if live.iter().any(|i| self.taken[*i].count < self.window) {
             return None;
         }
-        let times: Vec<f64> = self.taken.iter().map(Taken::mean).collect();
+        let times: Vec<f64> = self.taken.iter().map(WindowShare::mean).collect();
         if live.iter().any(|i| is_other(self.taken[*i].before, times[*i])) {
             self.begin_again();
         }
         let moved = self.pair(&live, &times, sizes, bounds, quantum);
         for (taken, time) in self.taken.iter_mut().zip(&times) {
-            *taken = Taken { before: *time, ..Taken::default() };
+            *taken = WindowShare { before: *time, ..WindowShare::default() };
         }
         let Some((pair, step)) = moved else {
             self.last = None;

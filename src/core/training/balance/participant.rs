@@ -54,7 +54,7 @@ pub enum Turn {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum State {
+enum ParticipantState {
     Opening,
     Open,
     Refused(String),
@@ -66,7 +66,7 @@ enum State {
 pub struct Participant {
     name: String,
     open: BalanceOpen,
-    state: State,
+    state: ParticipantState,
     /// The next iteration to begin.
     next: u64,
     /// Iterations before it may begin.
@@ -111,7 +111,7 @@ impl Participant {
         let mut participant = Self {
             name: name.to_owned(),
             open,
-            state: State::Opening,
+            state: ParticipantState::Opening,
             next: 0,
             until: 0,
             shares: VecDeque::new(),
@@ -150,13 +150,13 @@ impl Participant {
     /// True once the scheduler has said whether this worker takes part.
     #[must_use]
     pub fn is_answered(&self) -> bool {
-        self.state != State::Opening
+        self.state != ParticipantState::Opening
     }
 
     /// Why it does not take part, if so.
     #[must_use]
     pub fn refusal(&self) -> Option<&str> {
-        if let State::Refused(why) = &self.state { Some(why) } else { None }
+        if let ParticipantState::Refused(why) = &self.state { Some(why) } else { None }
     }
 
     /// True if [`Self::next`] would say [`Turn::Wait`].
@@ -167,7 +167,7 @@ impl Participant {
         } else {
             self.next_share().is_some()
         };
-        matches!(self.state, State::Opening | State::Open) && !has
+        matches!(self.state, ParticipantState::Opening | ParticipantState::Open) && !has
     }
 
     /// For people: whom it waits for, as far as the scheduler has said. Empty: it has said nothing.
@@ -194,9 +194,9 @@ impl Participant {
     /// Takes the next batch. If there is none, it asks for one: the message goes to `out`.
     pub fn next(&mut self, now: Duration, out: &mut Vec<BalanceMessage>) -> Turn {
         match &self.state {
-            State::Refused(why) => return Turn::Refused(why.clone()),
-            State::Closed => return Turn::Refused("the session was closed".to_owned()),
-            State::Opening | State::Open => {}
+            ParticipantState::Refused(why) => return Turn::Refused(why.clone()),
+            ParticipantState::Closed => return Turn::Refused("the session was closed".to_owned()),
+            ParticipantState::Opening | ParticipantState::Open => {}
         }
         let batch = if self.is_dealt() { self.next_dealt() } else { self.next_leased(out) };
         match batch {
@@ -212,7 +212,7 @@ impl Participant {
             }
             None if self.ended => Turn::End,
             None => {
-                if self.asked_at.is_none() && self.state == State::Open {
+                if self.asked_at.is_none() && self.state == ParticipantState::Open {
                     self.ask(now, out);
                 }
                 Turn::Wait
@@ -370,14 +370,15 @@ impl Participant {
 
     /// The worker leaves the session. Returns the message for the scheduler.
     pub fn close(&mut self) -> Option<BalanceMessage> {
-        let was = std::mem::replace(&mut self.state, State::Closed);
-        matches!(was, State::Opening | State::Open).then(|| self.word(BalanceKind::Close))
+        let was = std::mem::replace(&mut self.state, ParticipantState::Closed);
+        matches!(was, ParticipantState::Opening | ParticipantState::Open)
+            .then(|| self.word(BalanceKind::Close))
     }
 
     /// The job is over for this worker.
     pub fn fail(&mut self, why: &str) {
-        if matches!(self.state, State::Opening | State::Open) {
-            self.state = State::Refused(why.to_owned());
+        if matches!(self.state, ParticipantState::Opening | ParticipantState::Open) {
+            self.state = ParticipantState::Refused(why.to_owned());
         }
     }
 
@@ -391,16 +392,18 @@ impl Participant {
         out: &mut Vec<BalanceMessage>,
     ) {
         let mine = message.instance == self.open.instance && message.rank == self.open.rank;
-        if !mine || matches!(self.state, State::Refused(_) | State::Closed) {
+        if !mine || matches!(self.state, ParticipantState::Refused(_) | ParticipantState::Closed) {
             return;
         }
         match BalanceKind::try_from(message.kind).unwrap_or(BalanceKind::Unknown) {
             BalanceKind::Opened => {
                 if self.open.first > 0 && !message.knows_first {
                     let text = "the scheduler is an older version: it begins with iteration 0";
-                    self.state = State::Refused(text.to_owned());
-                } else if self.state == State::Opening && message.iteration <= ITERATIONS_MAX {
-                    self.state = State::Open;
+                    self.state = ParticipantState::Refused(text.to_owned());
+                } else if self.state == ParticipantState::Opening
+                    && message.iteration <= ITERATIONS_MAX
+                {
+                    self.state = ParticipantState::Open;
                     (self.next, self.computed) = (message.iteration, message.iteration);
                     self.asked_at = None;
                     if self.is_dealt() {
@@ -410,10 +413,14 @@ impl Participant {
                 self.waits_for_them(now, message);
             }
             BalanceKind::Wait => self.waits_for_them(now, message),
-            BalanceKind::Refused => self.state = State::Refused(message.text.clone()),
+            BalanceKind::Refused => self.state = ParticipantState::Refused(message.text.clone()),
             // Before `Opened` has come, a grant says too little.
-            BalanceKind::Grant if self.state == State::Open => self.granted(now, message),
-            BalanceKind::Deal if self.state == State::Open => self.dealt(now, message, out),
+            BalanceKind::Grant if self.state == ParticipantState::Open => {
+                self.granted(now, message)
+            }
+            BalanceKind::Deal if self.state == ParticipantState::Open => {
+                self.dealt(now, message, out)
+            }
             _ => {}
         }
     }
@@ -454,12 +461,12 @@ impl Participant {
     pub fn tick(&mut self, now: Duration, out: &mut Vec<BalanceMessage>) {
         if self.asked_at.is_some_and(|at| now >= at.saturating_add(ASK_AGAIN)) {
             match self.state {
-                State::Opening => {
+                ParticipantState::Opening => {
                     let message = self.opening(now);
                     out.push(message);
                 }
-                State::Open => self.ask(now, out),
-                State::Refused(_) | State::Closed => self.asked_at = None,
+                ParticipantState::Open => self.ask(now, out),
+                ParticipantState::Refused(_) | ParticipantState::Closed => self.asked_at = None,
             }
         }
     }

@@ -11,7 +11,7 @@ use crate::wire::balance::BalanceShare;
 
 /// What is known of a place beside its bounds and how far it is.
 #[derive(Clone, Debug, Default)]
-struct Place {
+struct WorkerPlace {
     node: NodeId,
     life: u64,
     passes: bool,
@@ -27,8 +27,8 @@ struct Place {
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub(super) struct Places {
-    all: Vec<Place>,
+pub(super) struct WorkerPlaces {
+    all: Vec<WorkerPlace>,
     /// What each may take; nothing: nobody is there.
     bounds: Vec<Bounds>,
     /// How many iterations each has computed.
@@ -37,10 +37,10 @@ pub(super) struct Places {
     has_guests: bool,
 }
 
-impl Places {
+impl WorkerPlaces {
     pub(super) fn new(members: usize, first: u64) -> Self {
         Self {
-            all: vec![Place::default(); members],
+            all: vec![WorkerPlace::default(); members],
             bounds: vec![Bounds::NOTHING; members],
             computed: vec![first; members],
             has_guests: false,
@@ -54,14 +54,15 @@ impl Places {
             self.computed[member] = from;
         }
         self.bounds[member] = bounds;
-        self.all[member] = Place { node, life, passes, is_fresh: true, ..Place::default() };
+        self.all[member] =
+            WorkerPlace { node, life, passes, is_fresh: true, ..WorkerPlace::default() };
         self.find_awaited();
     }
 
     /// Nobody is there any more.
     pub(super) fn leave(&mut self, member: usize) {
         self.bounds[member] = Bounds::NOTHING;
-        self.all[member] = Place::default();
+        self.all[member] = WorkerPlace::default();
         self.find_awaited();
     }
 
@@ -76,7 +77,7 @@ impl Places {
 
     fn find_awaited(&mut self) {
         let (all, bounds) = (&mut self.all, &self.bounds);
-        let here = |(place, bounds): (&Place, &Bounds)| {
+        let here = |(place, bounds): (&WorkerPlace, &Bounds)| {
             (bounds.max > 0).then_some((place.life, place.node))
         };
         let awaited = Awaited::of(all.iter().zip(bounds).filter_map(here));

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::dealer::{Dealer, Dealing};
-use super::leases::{Comer, Leases, Moved};
+use super::leases::{Comer, Moved, SampleLeases};
 use super::spec;
 use super::status::{rule_name, with_sizes};
 use super::{Gone, Outbox, Worker, replaced};
@@ -22,7 +22,7 @@ const ORDERS_MAX: usize = 8;
 
 /// A worker that takes part.
 #[derive(Clone, Copy, Debug)]
-struct Member {
+struct SessionMember {
     node: NodeId,
     instance: u64,
     /// The library measures its batches.
@@ -32,17 +32,17 @@ struct Member {
 /// Where the batches come from.
 #[derive(Clone, Debug)]
 enum Work {
-    Leases(Leases),
+    SampleLeases(SampleLeases),
     Dealer(Dealer),
 }
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub(super) struct Session {
+pub(super) struct BatchSession {
     name: String,
     /// What the first worker opened it with.
     spec: BalanceOpen,
-    members: Vec<Option<Member>>,
+    members: Vec<Option<SessionMember>>,
     work: Work,
     /// A worker has closed it after batches had begun. It takes nobody in any more, unless batches
     /// are dealt.
@@ -62,12 +62,12 @@ pub(super) struct Session {
 const ENDING: &str = "a worker has closed it, so nobody may join it any more. Open a session of \
                       another name, or this one again when all its workers have closed it";
 
-impl Session {
+impl BatchSession {
     /// As the first worker wants it; it has yet to join.
     pub(super) fn new(name: &str, open: &BalanceOpen) -> Self {
         let work = match spec::rule_of(open) {
             Some(BalanceRule::Dealt) => Work::Dealer(Dealer::new(open)),
-            _ => Work::Leases(Leases::new(open)),
+            _ => Work::SampleLeases(SampleLeases::new(open)),
         };
         let members = vec![None; open.members as usize];
         Self {
@@ -90,7 +90,7 @@ impl Session {
 
     /// True if that place is kept for a process that replaces the former one.
     fn is_vacant(&self, rank: usize) -> bool {
-        matches!(&self.work, Work::Leases(leases) if leases.is_vacant(rank))
+        matches!(&self.work, Work::SampleLeases(leases) if leases.is_vacant(rank))
     }
 
     /// A worker wants to take part, or says so again.
@@ -126,14 +126,14 @@ impl Session {
                 return Err(format!("rank {rank} is taken: it is open at {of}"));
             }
             None if self.is_ending
-                && matches!(self.work, Work::Leases(_))
+                && matches!(self.work, Work::SampleLeases(_))
                 && !self.is_vacant(rank) =>
             {
                 return Err(ENDING.to_owned());
             }
             None => {
                 let BalanceOpen { instance, measured, .. } = *open;
-                self.members[rank] = Some(Member { node: from, instance, measured });
+                self.members[rank] = Some(SessionMember { node: from, instance, measured });
             }
         }
         self.join(rank, worker, open, out);
@@ -144,8 +144,9 @@ impl Session {
     /// A process has each session once. So if it opens one again in which it takes part, it has
     /// closed the former one, and its word got lost.
     fn close_former(&mut self, from: NodeId, open: &BalanceOpen, out: &mut Outbox) {
-        let former =
-            |m: &Option<Member>| m.is_some_and(|m| m.node == from && m.instance != open.instance);
+        let former = |m: &Option<SessionMember>| {
+            m.is_some_and(|m| m.node == from && m.instance != open.instance)
+        };
         let Some(rank) = self.members.iter().position(former) else { return };
         self.closed_by(rank, from, out);
         if self.is_empty() {
@@ -167,7 +168,7 @@ impl Session {
                 dealer.joined(open.rank);
                 (0, Moved::Nothing)
             }
-            Work::Leases(leases) => {
+            Work::SampleLeases(leases) => {
                 let Worker { node, life } = worker;
                 let (bounds, passes) = (spec::bounds_of(open), open.passes);
                 leases.joined(rank, &Comer { node, life, bounds, passes })
@@ -177,7 +178,7 @@ impl Session {
             self.notes.push(replaced::text(&self.name, worker.node, first));
         }
         self.opened(rank, first, out);
-        if self.has_begun() && matches!(self.work, Work::Leases(_)) {
+        if self.has_begun() && matches!(self.work, Work::SampleLeases(_)) {
             self.answer(rank, out);
         }
         self.moved(moved, out);
@@ -202,7 +203,7 @@ impl Session {
         }
         self.excuse(gone);
         let waits = self.is_empty() || self.missing().next().is_some();
-        let Work::Leases(leases) = &mut self.work else { return };
+        let Work::SampleLeases(leases) = &mut self.work else { return };
         if waits {
             return;
         }
@@ -226,7 +227,7 @@ impl Session {
 
     /// Nobody remembers for ever what a worker owes.
     fn drop_late(&mut self, out: &mut Outbox) {
-        let Work::Leases(leases) = &self.work else { return };
+        let Work::SampleLeases(leases) = &self.work else { return };
         let Some(rank) = leases.too_late() else { return };
         if let Some(member) = self.members[rank] {
             let why = "it is too far behind the others, and they do not wait for a worker that \
@@ -239,7 +240,7 @@ impl Session {
     /// From which iteration on a worker that is here already takes part.
     fn first_of(&self, rank: usize) -> u64 {
         match &self.work {
-            Work::Leases(leases) => leases.computed_by(rank),
+            Work::SampleLeases(leases) => leases.computed_by(rank),
             Work::Dealer(_) => 0,
         }
     }
@@ -268,7 +269,7 @@ impl Session {
                 self.deal_all(&called, out);
                 Ok(())
             }
-            Work::Leases(leases) => {
+            Work::SampleLeases(leases) => {
                 let moved = leases.computed(rank, computed, reports)?;
                 if moved == Moved::Nothing && message.asks {
                     self.answer(rank, out);
@@ -281,7 +282,7 @@ impl Session {
 
     /// A worker does not compute some iterations.
     fn skips(&mut self, rank: usize, skip: BalanceSkip, out: &mut Outbox) -> Result<(), String> {
-        let Work::Leases(leases) = &mut self.work else { return Ok(()) };
+        let Work::SampleLeases(leases) = &mut self.work else { return Ok(()) };
         match leases.skips(rank, skip)? {
             Moved::Lease => self.grant_all(out),
             Moved::Nothing => {}
@@ -358,7 +359,7 @@ impl Session {
 
     const fn has_begun(&self) -> bool {
         match &self.work {
-            Work::Leases(leases) => leases.has_begun(),
+            Work::SampleLeases(leases) => leases.has_begun(),
             Work::Dealer(_) => true,
         }
     }
@@ -371,7 +372,7 @@ impl Session {
                 continue;
             }
             match (&mut self.work, gone) {
-                (Work::Leases(leases), Gone::IsReplaced) => {
+                (Work::SampleLeases(leases), Gone::IsReplaced) => {
                     leases.vacated(rank);
                     self.members[rank] = None;
                 }
@@ -390,7 +391,7 @@ impl Session {
                 let called = dealer.left(rank as u32);
                 self.deal_all(&called, out);
             }
-            Work::Leases(leases) => {
+            Work::SampleLeases(leases) => {
                 let moved = leases.left(rank);
                 self.moved(moved, out);
             }
@@ -405,7 +406,7 @@ impl Session {
             }
         }
         self.members.fill(None);
-        if let Work::Leases(leases) = &mut self.work {
+        if let Work::SampleLeases(leases) = &mut self.work {
             (0..self.members.len()).for_each(|rank| leases.forget(rank));
         }
     }
@@ -463,7 +464,7 @@ impl Session {
 
     /// What a worker may do now; to one that asks, also whom it waits for.
     fn answer(&self, rank: usize, out: &mut Outbox) {
-        let Work::Leases(leases) = &self.work else { return };
+        let Work::SampleLeases(leases) = &self.work else { return };
         if !leases.has_begun() {
             return self.opened(rank, 0, out);
         }
@@ -478,7 +479,7 @@ impl Session {
     }
 
     /// Whom the others wait for, and what that one has to do.
-    fn waited_for(&self, leases: &Leases) -> String {
+    fn waited_for(&self, leases: &SampleLeases) -> String {
         let (vacant, slowest): (Vec<usize>, Vec<usize>) =
             leases.slowest().partition(|rank| leases.is_vacant(*rank));
         let ranks = |ranks: Vec<usize>| text::few(ranks.iter().map(usize::to_string));
@@ -510,13 +511,13 @@ impl Session {
         format!("all is dealt; rank {} to report batches", text::few(missing))
     }
 
-    fn grant(&self, leases: &Leases, rank: usize) -> BalanceMessage {
+    fn grant(&self, leases: &SampleLeases, rank: usize) -> BalanceMessage {
         let (iteration, shares) = leases.grant(rank);
         BalanceMessage { iteration, shares, ..self.word(rank, BalanceKind::Grant) }
     }
 
     fn grant_all(&self, out: &mut Outbox) {
-        let Work::Leases(leases) = &self.work else { return };
+        let Work::SampleLeases(leases) = &self.work else { return };
         for rank in 0..self.members.len() {
             if self.members[rank].is_some() {
                 self.send(rank, self.grant(leases, rank), out);
@@ -554,7 +555,7 @@ impl Session {
             ..SessionStatus::default()
         };
         match &self.work {
-            Work::Leases(leases) => {
+            Work::SampleLeases(leases) => {
                 let (sizes, seconds, iteration) = leases.state();
                 with_sizes(status, iteration, sizes, seconds)
             }
@@ -568,7 +569,7 @@ impl Session {
 
     pub(super) fn validate(&self) -> Valid {
         match &self.work {
-            Work::Leases(leases) => leases.validate(),
+            Work::SampleLeases(leases) => leases.validate(),
             Work::Dealer(dealer) => dealer.validate(),
         }
     }

@@ -47,7 +47,7 @@ pub enum Sizes {
 /// A session's rule.
 #[derive(Clone, Debug)]
 pub struct Sizing {
-    rule: Rule,
+    rule: SizingRule,
     /// A worker came or went: the sizes must change.
     forced: bool,
     /// Decisions since the last change.
@@ -57,7 +57,7 @@ pub struct Sizing {
 }
 
 #[derive(Clone, Debug)]
-enum Rule {
+enum SizingRule {
     Equal,
     Speeds(Speeds),
     Pairwise(Pairwise),
@@ -67,13 +67,13 @@ impl Sizing {
     /// For so many workers that share `total` samples.
     #[must_use]
     pub fn new(rule: BalanceRule, total: u32, members: usize) -> Self {
-        let speeds = |predictor| Rule::Speeds(Speeds::new(predictor, members));
+        let speeds = |predictor| SizingRule::Speeds(Speeds::new(predictor, members));
         let rule = match rule {
-            BalanceRule::Fixed | BalanceRule::Dealt => Rule::Equal,
+            BalanceRule::Fixed | BalanceRule::Dealt => SizingRule::Equal,
             BalanceRule::Cpu => speeds(Predictor::Regression),
             BalanceRule::CpuLast => speeds(Predictor::Last),
             BalanceRule::CpuMean => speeds(Predictor::Mean),
-            BalanceRule::Gpu => Rule::Pairwise(Pairwise::new(total, members)),
+            BalanceRule::Gpu => SizingRule::Pairwise(Pairwise::new(total, members)),
         };
         Self { rule, forced: false, kept: 0, seconds: vec![0.0; members] }
     }
@@ -87,14 +87,14 @@ impl Sizing {
         self.seconds[member] = seconds;
         let share = |value: f64| if value.is_finite() { value.clamp(0.0, 1e3) } else { 0.0 };
         match &mut self.rule {
-            Rule::Equal => {}
-            Rule::Speeds(speeds) => {
+            SizingRule::Equal => {}
+            SizingRule::Speeds(speeds) => {
                 let speed = f64::from(size) / seconds;
                 let (cpu, memory) = (share(cpu), share(memory));
                 speeds.observe(member, Sample { speed, cpu, memory });
             }
-            Rule::Pairwise(rule) if newest => rule.observe(member, seconds),
-            Rule::Pairwise(_) => {}
+            SizingRule::Pairwise(rule) if newest => rule.observe(member, seconds),
+            SizingRule::Pairwise(_) => {}
         }
     }
 
@@ -103,16 +103,16 @@ impl Sizing {
         self.forced = true;
         self.seconds[member] = 0.0;
         match &mut self.rule {
-            Rule::Equal => {}
-            Rule::Speeds(speeds) => speeds.forget(member),
-            Rule::Pairwise(rule) => rule.forget(),
+            SizingRule::Equal => {}
+            SizingRule::Speeds(speeds) => speeds.forget(member),
+            SizingRule::Pairwise(rule) => rule.forget(),
         }
     }
 
     /// Others take part in the next iterations than in the ones before.
     pub fn force(&mut self) {
         self.forced = true;
-        if let Rule::Pairwise(rule) = &mut self.rule {
+        if let SizingRule::Pairwise(rule) = &mut self.rule {
             rule.forget();
         }
     }
@@ -127,19 +127,19 @@ impl Sizing {
     pub fn decide(&mut self, look: &Look<'_>) -> Sizes {
         let Look { total, quantum, sizes, bounds, .. } = *look;
         let speeds = match &mut self.rule {
-            Rule::Equal => None,
-            Rule::Speeds(speeds) => {
+            SizingRule::Equal => None,
+            SizingRule::Speeds(speeds) => {
                 let ahead = |member: usize| {
                     let computed = look.computed[member];
                     (look.from.saturating_sub(computed) + 1).min(AHEAD_MAX) as usize
                 };
                 speeds.all(ahead)
             }
-            Rule::Pairwise(rule) if !self.forced => {
+            SizingRule::Pairwise(rule) if !self.forced => {
                 let next = rule.step(sizes, bounds, quantum);
                 return next.map_or(Sizes::Same, Sizes::New);
             }
-            Rule::Pairwise(_) => None,
+            SizingRule::Pairwise(_) => None,
         };
         if self.forced {
             // Of the others it is known what they could do: their sizes say so.
@@ -155,7 +155,7 @@ impl Sizing {
 
     /// As fast as the present sizes say; who has none is as fast as the mean.
     fn kept_shares(&self, sizes: &[u32]) -> Vec<f64> {
-        if matches!(self.rule, Rule::Equal) {
+        if matches!(self.rule, SizingRule::Equal) {
             return vec![1.0; sizes.len()];
         }
         let with = sizes.iter().filter(|size| **size > 0).count().max(1);

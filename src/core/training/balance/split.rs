@@ -20,26 +20,26 @@ impl Bounds {
 }
 
 /// One worker, in the order of the time that it would take with one portion more.
-struct Next {
+struct NextPortion {
     seconds: f64,
     member: usize,
 }
 
-impl PartialEq for Next {
+impl PartialEq for NextPortion {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for Next {}
+impl Eq for NextPortion {}
 
-impl PartialOrd for Next {
+impl PartialOrd for NextPortion {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Next {
+impl Ord for NextPortion {
     /// The largest of a heap is the fastest; of two alike the one of the lower rank.
     fn cmp(&self, other: &Self) -> Ordering {
         other.seconds.total_cmp(&self.seconds).then(other.member.cmp(&self.member))
@@ -109,15 +109,15 @@ fn hand_out(mut rest: u32, quantum: u32, speeds: &[f64], bounds: &[Bounds], size
     let next = |member: usize, size: u32, portion: u32| {
         (size < bounds[member].max).then(|| {
             let seconds = f64::from(size.saturating_add(portion)) / speeds[member];
-            Next { seconds, member }
+            NextPortion { seconds, member }
         })
     };
     // Whole portions first. Where bounds or the total are no multiples, single samples follow.
     for portion in [quantum, 1] {
-        let mut queue: BinaryHeap<Next> =
+        let mut queue: BinaryHeap<NextPortion> =
             (0..sizes.len()).filter_map(|member| next(member, sizes[member], portion)).collect();
         while rest >= portion
-            && let Some(Next { member, .. }) = queue.pop()
+            && let Some(NextPortion { member, .. }) = queue.pop()
         {
             let room = bounds[member].max - sizes[member];
             if room < portion {

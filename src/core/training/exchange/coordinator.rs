@@ -15,7 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::overview::{Marks, overview};
+use super::overview::{ReportMarks, overview};
 use super::pace::window_for;
 use crate::invariant::{Valid, require};
 use crate::wire::NodeId;
@@ -40,12 +40,12 @@ pub struct Coordinator {
     /// Whom rounds wait for.
     awaited: BTreeSet<NodeId>,
     /// By whose they are.
-    exchanges: BTreeMap<ExchangeId, Kept>,
+    exchanges: BTreeMap<ExchangeId, KeptExchange>,
 }
 
 /// What is kept of an exchange.
 #[derive(Clone, Debug, Default)]
-struct Kept {
+struct KeptExchange {
     /// The last report of each worker.
     reports: BTreeMap<NodeId, ExchangeReport>,
     /// Awaited workers by where they are.
@@ -60,7 +60,7 @@ struct Kept {
     window: u32,
     steps: BTreeMap<NodeId, u32>,
     /// For people.
-    marks: BTreeMap<NodeId, Marks>,
+    marks: BTreeMap<NodeId, ReportMarks>,
 }
 
 impl Coordinator {
@@ -171,7 +171,7 @@ impl Coordinator {
     }
 }
 
-impl Kept {
+impl KeptExchange {
     /// What a report says of a meeting.
     fn learn(&mut self, report: &ExchangeReport) {
         if report.meeting > self.meeting {

@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::time::Duration;
 
-use super::pace::Pace;
+use super::pace::StretchPace;
 use super::sections::Sections;
 use crate::invariant::{Valid, require};
 use crate::wire::Key;
@@ -112,9 +112,9 @@ pub struct Exchange {
     pub(super) sections: Sections,
     /// The sections are settled: the first iteration is over.
     is_cut: bool,
-    pub(super) keys: BTreeMap<Key, Known>,
+    pub(super) keys: BTreeMap<Key, KnownKey>,
     /// In the order in which they were sent.
-    pub(super) flights: VecDeque<Flight>,
+    pub(super) flights: VecDeque<RoundFlight>,
     /// What is left to do in this iteration.
     due: BTreeMap<Key, Act>,
     /// Iterations that have begun.
@@ -127,7 +127,7 @@ pub struct Exchange {
     sent_in: BTreeMap<u64, u64>,
     /// All rounds from this one on were sent unchanged.
     pub(super) own_until: u64,
-    pace: Pace,
+    pace: StretchPace,
     pub(super) counts: Counts,
     held_since: Option<Duration>,
     /// The iteration before which all workers aligned last.
@@ -138,7 +138,7 @@ pub struct Exchange {
 
 /// A key that was pushed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Known {
+pub(super) struct KnownKey {
     bytes: u64,
     /// The iteration in which it was pushed last.
     pushed: u64,
@@ -150,7 +150,7 @@ pub(super) struct Known {
     first: bool,
 }
 
-impl Known {
+impl KnownKey {
     /// It was pushed in that iteration.
     const fn is_pushed(&mut self, iteration: u64) {
         let again = self.pushed.saturating_add(1) == iteration;
@@ -167,7 +167,7 @@ impl Known {
 
 /// A round in flight.
 #[derive(Clone, Debug)]
-pub(super) struct Flight {
+pub(super) struct RoundFlight {
     /// Rounds before it.
     number: u64,
     section: u64,
@@ -182,7 +182,7 @@ pub(super) struct Flight {
     closed: bool,
 }
 
-impl Flight {
+impl RoundFlight {
     const fn is_done(&self) -> bool {
         self.closed && self.open == 0
     }
@@ -207,7 +207,7 @@ impl Exchange {
             since: 0,
             sent_in: BTreeMap::new(),
             own_until: 0,
-            pace: Pace::default(),
+            pace: StretchPace::default(),
             counts: Counts::default(),
             held_since: None,
             aligned: 0,
@@ -254,7 +254,7 @@ impl Exchange {
         self.flights.iter().filter(|flight| !self.is_back(flight)).count()
     }
 
-    fn is_back(&self, flight: &Flight) -> bool {
+    fn is_back(&self, flight: &RoundFlight) -> bool {
         let (begin, end) = self.sections.range(flight.section);
         let mut due = self.due.range(begin..).take_while(|(key, _)| end.is_none_or(|e| **key < e));
         flight.open == 0 && (flight.closed || !due.any(|(_, act)| act.send))
@@ -355,7 +355,7 @@ impl Exchange {
 
     /// Takes the rounds that are done, the oldest first: their keys are due.
     pub(super) fn apply(&mut self) {
-        while self.flights.front().is_some_and(Flight::is_done)
+        while self.flights.front().is_some_and(RoundFlight::is_done)
             && let Some(flight) = self.flights.pop_front()
         {
             self.counts.done += 1;
@@ -431,7 +431,7 @@ impl Exchange {
             known.first = known.is_likely(self.iteration);
             likely += usize::from(known.first);
         }
-        self.flights.push_back(Flight {
+        self.flights.push_back(RoundFlight {
             number: self.counts.sent,
             section,
             iteration: self.iteration,
@@ -454,7 +454,7 @@ impl Exchange {
     /// left of an iteration is done.
     #[must_use]
     pub fn turn(&self) -> Option<u64> {
-        let has_turn = |flight: &&Flight| {
+        let has_turn = |flight: &&RoundFlight| {
             flight.likely > 0 && !flight.closed && !self.waits_for(flight.number)
         };
         self.flights.iter().find(has_turn).map(|flight| flight.number)
@@ -470,7 +470,7 @@ impl Exchange {
 
     fn sending(&self, section: u64) -> Option<usize> {
         let now = self.iteration;
-        let sends = |flight: &Flight| {
+        let sends = |flight: &RoundFlight| {
             flight.section == section && flight.iteration == now && !flight.closed
         };
         self.flights.iter().position(sends)
@@ -564,9 +564,9 @@ impl Exchange {
 }
 
 /// Notes a push. True if the key is new.
-fn known_of(keys: &mut BTreeMap<Key, Known>, key: Key, bytes: u64, pushed: u64) -> bool {
+fn known_of(keys: &mut BTreeMap<Key, KnownKey>, key: Key, bytes: u64, pushed: u64) -> bool {
     let is_new = !keys.contains_key(&key);
-    let new = Known { bytes, pushed, streak: 0, flight: None, first: false };
+    let new = KnownKey { bytes, pushed, streak: 0, flight: None, first: false };
     keys.entry(key).or_insert(new).is_pushed(pushed);
     is_new
 }

@@ -12,13 +12,13 @@ const SPAN: u64 = 10_000_000;
 
 /// Reports of a worker that are compared with its last one.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Marks {
+pub(super) struct ReportMarks {
     /// At least [`SPAN`] older, once there is such a one.
     older: ExchangeReport,
     newer: ExchangeReport,
 }
 
-impl Marks {
+impl ReportMarks {
     /// A worker has said how it is.
     pub(super) fn note(&mut self, report: &ExchangeReport) {
         if report.since < self.newer.since {
@@ -31,9 +31,9 @@ impl Marks {
     }
 
     /// What has grown by how much, until that report.
-    fn growth(&self, report: &ExchangeReport) -> Growth {
+    fn growth(&self, report: &ExchangeReport) -> ReportGrowth {
         let more = |of: fn(&ExchangeReport) -> u64| of(report).saturating_sub(of(&self.older));
-        Growth {
+        ReportGrowth {
             seconds: more(|report| report.since) as f64 / 1e6,
             iterations: more(|report| report.iterations) as f64,
             rounds: more(|report| report.rounds) as f64,
@@ -46,7 +46,7 @@ impl Marks {
 
 /// What has grown by how much, in so many seconds.
 #[derive(Clone, Copy, Debug)]
-struct Growth {
+struct ReportGrowth {
     seconds: f64,
     iterations: f64,
     rounds: f64,
@@ -55,7 +55,7 @@ struct Growth {
     busy: f64,
 }
 
-impl Growth {
+impl ReportGrowth {
     fn part(&self, of: f64) -> Option<f64> {
         (self.seconds > 0.0).then(|| of / self.seconds)
     }
@@ -65,13 +65,15 @@ impl Growth {
 pub(super) fn overview(
     of: ExchangeId,
     reports: &BTreeMap<NodeId, ExchangeReport>,
-    marks: &BTreeMap<NodeId, Marks>,
+    marks: &BTreeMap<NodeId, ReportMarks>,
 ) -> ExchangeStatus {
     let stays = |report: &ExchangeReport| report.stage != Stage::Left as i32;
     let slowest = reports.iter().filter(|(_, report)| stays(report) && report.step > 0);
     let slowest = slowest.max_by_key(|(_, report)| report.step).map(|(id, report)| (*id, report));
     let growth = |id: &NodeId, report: &ExchangeReport| {
-        marks.get(id).map_or_else(|| Marks::default().growth(report), |marks| marks.growth(report))
+        marks
+            .get(id)
+            .map_or_else(|| ReportMarks::default().growth(report), |marks| marks.growth(report))
     };
     let worker = |(id, report): (&NodeId, &ExchangeReport)| {
         let grown = growth(id, report);
@@ -152,7 +154,7 @@ mod tests {
 
     #[test]
     fn rates_are_those_of_the_last_seconds() {
-        let (mut marks, mut last) = (BTreeMap::<NodeId, Marks>::new(), BTreeMap::new());
+        let (mut marks, mut last) = (BTreeMap::<NodeId, ReportMarks>::new(), BTreeMap::new());
         for second in 0..60 {
             for (id, step) in [(9, 0.25), (11, 1.0)] {
                 let report = report(f64::from(second), step);
@@ -175,7 +177,7 @@ mod tests {
 
     #[test]
     fn what_was_long_ago_counts_no_more() {
-        let mut marks = Marks::default();
+        let mut marks = ReportMarks::default();
         for second in 0..40 {
             marks.note(&report(f64::from(second), 1.0));
         }
@@ -200,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_process_that_takes_the_place_of_another_begins_anew() {
-        let mut marks = Marks::default();
+        let mut marks = ReportMarks::default();
         (0..30).for_each(|second| marks.note(&report(f64::from(second), 1.0)));
         let back = report(1.0, 1.0);
         marks.note(&back);

@@ -14,11 +14,11 @@ const AT_LEAST: u64 = 8;
 
 /// The lengths of a worker's last stretches, in steps.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Pace {
+pub(super) struct StretchPace {
     last: VecDeque<u64>,
 }
 
-impl Pace {
+impl StretchPace {
     /// A stretch has ended.
     pub(super) fn ended(&mut self, steps: u64) {
         self.last.push_back(steps);
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn the_limit_follows_the_usual_stretch() {
-        let mut pace = Pace::default();
+        let mut pace = StretchPace::default();
         assert_eq!(pace.limit(), 8);
         pace.ended(8);
         assert_eq!(pace.limit(), 32);

@@ -56,9 +56,9 @@ pub struct Info {
     pub path: String,
 }
 
-struct Reader<'a>(&'a [u8]);
+struct GreetingReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> GreetingReader<'a> {
     fn array<const N: usize>(&mut self) -> Result<[u8; N], FrameError> {
         let (head, rest) = self.0.split_first_chunk::<N>().ok_or(FrameError::Greeting)?;
         self.0 = rest;
@@ -130,7 +130,7 @@ impl Hello {
     /// # Errors
     /// It is shorter or longer than it should be.
     pub fn decode(bytes: &[u8]) -> Result<Self, FrameError> {
-        let mut reader = Reader(bytes);
+        let mut reader = GreetingReader(bytes);
         let version = reader.u16()?;
         let (query, shared_memory) = (reader.flag()?, reader.flag()?);
         let has_node = reader.flag()?;
@@ -170,7 +170,7 @@ impl Welcome {
     /// # Errors
     /// It is shorter or longer than it should be.
     pub fn decode(bytes: &[u8]) -> Result<Self, FrameError> {
-        let mut reader = Reader(bytes);
+        let mut reader = GreetingReader(bytes);
         let (incarnation, received) = (reader.u64()?, reader.u64()?);
         let count = reader.u32()?;
         if u64::from(count) > WINDOW_MAX {
@@ -202,7 +202,7 @@ impl Info {
     /// # Errors
     /// It is shorter or longer than it should be, or no text where there should be one.
     pub fn decode(bytes: &[u8]) -> Result<Self, FrameError> {
-        let mut reader = Reader(bytes);
+        let mut reader = GreetingReader(bytes);
         let info = Self {
             incarnation: reader.u64()?,
             boot: reader.text()?,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::epoll::EpollTimeout;
 
-use super::{Receiver, Seen};
+use super::{Receiver, WaitResult};
 use crate::native::ring::RingReader;
 use crate::native::shared::Shared;
 
@@ -49,9 +49,9 @@ impl Receiver {
     }
 
     /// Waits for a small message for as long as one took lately.
-    pub(super) fn stay_awake(&mut self, shared: &Shared) -> io::Result<Seen> {
+    pub(super) fn stay_awake(&mut self, shared: &Shared) -> io::Result<WaitResult> {
         if !self.partner.is_last || !self.can_stay_awake {
-            return Ok(Seen::Nothing);
+            return Ok(WaitResult::Nothing);
         }
         let mut tried = false;
         let began = Instant::now();
@@ -59,10 +59,10 @@ impl Receiver {
             tried = true;
             self.let_others_run(shared);
             if !self.idle_until(began + look, shared) {
-                return Ok(Seen::Something);
+                return Ok(WaitResult::Something);
             }
             let seen = self.look(shared)?;
-            if seen != Seen::Nothing {
+            if seen != WaitResult::Nothing {
                 // Others may have run for so long that being woken would have been sooner.
                 if began.elapsed() <= 2 * look + CORE_TAKEN_AFTER {
                     self.poll.came(number);
@@ -75,7 +75,7 @@ impl Receiver {
         if tried {
             self.poll.in_vain();
         }
-        Ok(Seen::Nothing)
+        Ok(WaitResult::Nothing)
     }
 
     /// The system likes to put who is woken on the core of who woke him: there the partner runs
@@ -105,7 +105,7 @@ impl Receiver {
     }
 
     /// Reads what has come, from the partner alone if it has sent all of late.
-    fn look(&mut self, shared: &Shared) -> io::Result<Seen> {
+    fn look(&mut self, shared: &Shared) -> io::Result<WaitResult> {
         let Partner { token, in_a_row, looks, .. } = self.partner;
         if in_a_row < IN_A_ROW || looks >= TURN {
             self.partner.looks = 0;
@@ -113,7 +113,7 @@ impl Receiver {
         }
         self.partner.looks += 1;
         let came = self.read(token, shared);
-        Ok(if came { Seen::Something } else { Seen::Nothing })
+        Ok(if came { WaitResult::Something } else { WaitResult::Nothing })
     }
 
     /// When the sleep begins, if its length is to be known.

@@ -11,7 +11,7 @@ use nix::sys::epoll::{EpollEvent, EpollFlags};
 use smallvec::SmallVec;
 
 use super::windows::Inflow;
-use super::{Connection, Entry, OF_RING, Receiver};
+use super::{Entry, InConnection, OF_RING, Receiver};
 use crate::native::counters::add;
 use crate::native::greeting::greeting;
 use crate::native::pipe::{InPipe, socket_write_with};
@@ -124,8 +124,15 @@ impl Receiver {
         let reader = Reader::new(pipe.ring().is_some());
         let through_a_card = pipe.ring().is_none() && !stays_on_host(pipe.socket.as_fd());
         let (inflow, window) = (Inflow::default(), None);
-        let connection =
-            Connection { pipe, reader, session: key, active: true, through_a_card, inflow, window };
+        let connection = InConnection {
+            pipe,
+            reader,
+            session: key,
+            active: true,
+            through_a_card,
+            inflow,
+            window,
+        };
         self.connections.insert(token, connection);
         Ok(())
     }

@@ -20,7 +20,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use super::{Connection, Entry, Receiver};
+use super::{Entry, InConnection, Receiver};
 use crate::native::shared::Shared;
 use crate::sys::tcp::limit_window;
 use pslite_core::wire::is_worker;
@@ -173,14 +173,14 @@ impl Entry {
     }
 }
 
-impl Connection {
+impl InConnection {
     fn limit(&self, window: Option<u32>) -> bool {
         limit_window(self.pipe.socket.as_fd(), window).is_ok()
     }
 }
 
 /// True if its data come through a network card, in front of which a queue can overflow.
-fn through_a_card(connection: &&mut Connection) -> bool {
+fn through_a_card(connection: &&mut InConnection) -> bool {
     connection.through_a_card
 }
 

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use nix::sys::epoll::Epoll;
 
-use super::{Phase, Registry, STRIPES_MAX, Task};
-use crate::native::attempt::{Attempt, ChosenWay, Outcome};
+use super::{Registry, STRIPES_MAX, Task, TaskPhase};
+use crate::native::attempt::{Attempt, AttemptOutcome, ChosenWay};
 use crate::native::channel::Lane;
 use crate::native::shared::Shared;
 use crate::stuck::LOOK_EVERY;
@@ -33,7 +33,7 @@ impl Looks {
 impl Task {
     /// When [`Self::look_at_ways`] is due, if ever.
     pub(super) fn look_due(&self) -> Option<Instant> {
-        let looks = matches!(self.phase, Phase::Up) && self.channel.has_detours();
+        let looks = matches!(self.phase, TaskPhase::Up) && self.channel.has_detours();
         looks.then(|| self.looks.last + LOOK_EVERY)
     }
 
@@ -131,8 +131,8 @@ impl Task {
         shared: &Shared,
     ) {
         match self.extras[index].step(writable) {
-            Outcome::Pending => {}
-            Outcome::Welcome(welcome, rest) => {
+            AttemptOutcome::Pending => {}
+            AttemptOutcome::Welcome(welcome, rest) => {
                 let attempt = self.extras.swap_remove(index);
                 if attempt.is_first() {
                     self.next_way = attempt.way + 1;
@@ -142,7 +142,7 @@ impl Task {
                     self.channel.joined(lane, &shared.receipts);
                 }
             }
-            Outcome::Told(_) | Outcome::Failed(_) => {
+            AttemptOutcome::Told(_) | AttemptOutcome::Failed(_) => {
                 registry.forget_token(self.extras.swap_remove(index).token);
             }
         }
