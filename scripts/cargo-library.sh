@@ -1,9 +1,12 @@
 # Sourced by the scripts that build a library for C and C++ programs: what they have in common.
 #
 # `begin FILE` makes the file's folder, sets `out` to its full path and goes to this repository's
-# folder. `cargo_library NAME` builds, and sets `built` to what cargo made by that name. `finish
-# FILE` puts it where `out` says, unless that is there already with the same content. `work` is a
-# folder for what is between. shellcheck shell=bash disable=SC2034
+# folder. `cargo_library NAME` builds, and sets `built` to what cargo made by that name.
+# `end_if_made TOOL...` ends the script if the same was made of that before, by these tools: it is
+# kept beside what cargo made, for all folders that share it. `finish FILE` keeps it and puts it
+# where `out` says, unless that is there already with the same content. `work` is a folder for what
+# is between.
+# shellcheck shell=bash disable=SC2034
 
 begin() {
   mkdir -p "$(dirname "$1")"
@@ -32,6 +35,28 @@ cargo_library() {
   [[ -f $built ]] || { echo "${0##*/}: cargo made no ${1/\\/}" >&2; exit 1; }
 }
 
+end_if_made() {
+  local folder key
+  folder=${built%/*}/linkable
+  mkdir -p "$folder"
+  # Of several at a time one makes it.
+  exec 9>"$folder/lock"
+  flock 9
+  key=$({
+    stat -c '%n %i %y %s' "$built"
+    cat "${BASH_SOURCE[0]}" "$0"
+    for tool; do "$tool" --version; done
+  } | sha256sum)
+  made=$folder/${out##*/}-${key%% *}
+  [[ ! -f $made ]] || { place "$made"; exit; }
+}
+
 finish() {
+  rm -f "${made%-*}"-*
+  cp "$1" "$made.$$" && mv "$made.$$" "$made"
+  place "$made"
+}
+
+place() {
   cmp -s "$1" "$out" || { cp "$1" "$out.$$" && mv "$out.$$" "$out"; }
 }
