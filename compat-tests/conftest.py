@@ -3,6 +3,7 @@
 PSLITE_TEST_REQUIRE=all: a test that is skipped has failed, since what it needs is required here.
 """
 
+import gc
 import os
 import shutil
 import sys
@@ -14,6 +15,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 import harness  # noqa: E402
 import kept  # noqa: E402
+
+# What is collected stays: to look through it again and again takes a fifth of the collection.
+gc.set_threshold(50_000)
 
 
 def pytest_addoption(parser):

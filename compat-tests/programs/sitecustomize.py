@@ -4,11 +4,13 @@ Python runs this file before the program, and a test has several processes.
 
 mxnet generates and compiles the text of 2500 functions, one for each operator, which is half of
 what the import takes. Here mxnet makes the same functions by the same code, each at its first call.
-Only their `__doc__` is missing. `requests`, which mxnet imports for downloads, is imported when
-something of it is used. `distutils` is Python's own, and not the one that setuptools puts in its
-place.
+Only their `__doc__` is missing. Modules of mxnet that few programs use, and `requests`, which it
+imports for downloads, are imported when something of them is used. `distutils` is Python's own, and
+not the one that setuptools puts in its place. Python looks seldom for what is garbage: an import
+makes a hundred thousand objects, of which none is.
 """
 
+import gc
 import importlib
 import importlib.machinery
 import importlib.util
@@ -18,6 +20,13 @@ import types
 MODULE = "mxnet.base"
 # Those of mxnet.base that make the functions of all operators; their last argument makes one.
 MAKERS = ("_init_op_module", "_init_np_op_module")
+# Nothing else of mxnet uses these while it is imported.
+LATE = {f"mxnet.{name}" for name in (
+    "contrib.onnx", "contrib.quantization", "contrib.text", "gluon.contrib", "gluon.data",
+    "gluon.model_zoo", "log", "module", "monitor", "notebook", "recordio", "rnn", "rtc",
+    "test_utils", "visualization")}
+# New objects until Python looks for garbage: 700 by default.
+OBJECTS = 50_000
 
 
 def _later(make_op_func):
@@ -47,14 +56,17 @@ def _patched(init):
 
 
 class _Finder(importlib.machinery.PathFinder):
-    """Finds `mxnet.base` and nothing else: where Python finds it, patched after it has run."""
+    """Finds `mxnet.base`, where Python finds it, patched after it has run; those of LATE, which run
+    when something of them is used; and nothing else."""
 
     @classmethod
     def find_spec(cls, fullname, path=None, target=None):
-        if fullname != MODULE:
+        if fullname != MODULE and fullname not in LATE:
             return None
         spec = super().find_spec(fullname, path, target)
-        if spec is not None:
+        if spec is not None and fullname in LATE:
+            spec.loader = importlib.util.LazyLoader(spec.loader)
+        elif spec is not None:
             run = spec.loader.exec_module
 
             def exec_module(module):
@@ -83,8 +95,9 @@ def _without_setuptools():
     _distutils_hack.remove_shim()
 
 
+gc.set_threshold(OBJECTS)
 sys.meta_path.insert(0, _Finder)
-if importlib.util.find_spec("requests"):
+if "requests" not in sys.modules and importlib.util.find_spec("requests"):
     sys.modules["requests"] = _Late("requests")
 if sys.version_info < (3, 12):
     _without_setuptools()
