@@ -3,12 +3,14 @@
 import json
 import os
 import sys
+from pathlib import Path
 from statistics import median
 from types import SimpleNamespace
 
 import pytest
 
 import harness
+import kept
 from harness import Cluster
 from test_python_kv import ENVIRONMENT, PACKAGE, python_with_torch
 
@@ -103,8 +105,24 @@ CASES = harness.PROGRAMS / "lbbsp_torch_cases.py"
 TOTAL, SAMPLES, ITERATIONS = 24, 120, 5
 
 
-def case(*words):
-    return run(" ".join(map(str, words)), speeds=(None, None), script=CASES)
+def together(*words):
+    """What each worker saw, by case. Tests that ask for the same cases share one job, in all
+    processes of this run (pytest -n): most of it is `import torch`."""
+    def job():
+        return json.dumps(run(";".join(words), speeds=(None, None), script=CASES)).encode()
+    kept_here = kept.Kept(Path(os.environ[kept.RUN], "torch"))
+    return json.loads(kept_here.value(kept.key("cases with torch", words=words), job))
+
+
+def of_loader(case, workers, prefetch):
+    """Without batches ahead there are no two iterators."""
+    cases = {name: f"{name} {workers} {prefetch}"
+             for name in ("peek", "early", *["kept"] * (prefetch > 0))}
+    return [worker[cases[case]] for worker in together(*cases.values())]
+
+
+def without_loader(case):
+    return [worker[case] for worker in together("seeks", "models", "wrong")]
 
 
 def agree(workers, epochs):
@@ -133,7 +151,7 @@ LOADERS = ((0, 0), (0, 4), (2, 4), (2, 12))
 
 @pytest.mark.parametrize("workers,prefetch", LOADERS)
 def test_a_loader_that_is_looked_at(workers, prefetch):
-    found = case("peek", workers, prefetch)
+    found = of_loader("peek", workers, prefetch)
     agree(found, [ITERATIONS] * 3)
     # The speeds are 1 and 3: sizes follow them, so a weight of another batch would be seen.
     slow, fast = sorted(worker["pairs"][-1][0] for worker in found)
@@ -144,14 +162,14 @@ def test_a_loader_that_is_looked_at(workers, prefetch):
 
 @pytest.mark.parametrize("workers,prefetch", LOADERS)
 def test_epochs_that_are_left_early(workers, prefetch):
-    found = case("early", workers, prefetch)
+    found = of_loader("early", workers, prefetch)
     agree(found, [ITERATIONS] * 3)
     assert all(worker["skipped"] == 0 for worker in found)
 
 
 @pytest.mark.parametrize("workers,prefetch", LOADERS[1:])
 def test_two_iterators(workers, prefetch):
-    found = case("kept", workers, prefetch)
+    found = of_loader("kept", workers, prefetch)
     agree(found, [ITERATIONS])
     for worker in found:
         kind, text = worker["refused"]
@@ -159,7 +177,7 @@ def test_two_iterators(workers, prefetch):
 
 
 def test_epochs_that_are_skipped_and_jobs_that_go_on():
-    found = case("seeks")
+    found = without_loader("seeks")
     agree(found, [2, 2, 2])
     for worker in found:
         assert worker["skipped"] == 6 and "epoch 1 is over" in worker["back"][1]
@@ -168,7 +186,7 @@ def test_epochs_that_are_skipped_and_jobs_that_go_on():
 
 
 def test_models_that_share_batches():
-    found = case("models")
+    found = without_loader("models")
     for name in ("two", "twice"):
         workers = [worker[name] for worker in found]
         for worker in workers:
@@ -194,7 +212,7 @@ WRONG = {
 
 
 def test_what_attach_refuses():
-    for worker in case("wrong"):
+    for worker in without_loader("wrong"):
         for name, text in WRONG.items():
             kind, said = worker[name]
             # torch makes a RuntimeError of what a hook raises.

@@ -2,7 +2,9 @@
 iterated by two; models that share a batch; and what `attach` refuses. By the environment of
 torch.distributed and of pslite.
 
-    lbbsp_torch_cases.py [OPTION ...] CASE      prints one line of JSON with what it saw
+    lbbsp_torch_cases.py [OPTION ...] CASES     prints one line of JSON with what it saw
+
+CASES follow each other, with a `;` between them: an import of torch takes longer than they do.
 
 Each step is a pair: how many samples were computed, and the weight of their gradients, as a number
 of samples. The weight is read from the gradients: the loss of a sample is the parameter itself.
@@ -21,7 +23,7 @@ from pslite import lbbsp
 from pslite.node import Node
 from refused import refused
 
-SAMPLES, TOTAL, CASE = 120, 24, sys.argv[-1]
+SAMPLES, TOTAL, CASES = 120, 24, sys.argv[-1].split(";")
 #: Samples per second of each rank, which reports are made of.
 SPEED = (100.0, 300.0)
 
@@ -189,12 +191,13 @@ def refused_step(call):
 def main():
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    case, *numbers = CASE.split()
+    found = {"rank": dist.get_rank()}
     with Node("worker", workers=dist.get_world_size(), servers=0) as node:
-        found = globals()[case](node, *map(int, numbers))
-        found["rank"] = dist.get_rank()
+        for words in CASES:
+            case, *numbers = words.split()
+            found[words] = globals()[case](node, *map(int, numbers))
+            node.barrier("workers")
         print(json.dumps(found), flush=True)
-        node.barrier("workers")
 
 
 if __name__ == "__main__":
