@@ -5,14 +5,14 @@ from statistics import median
 
 import pytest
 
-from harness import OURS, Cluster
+from harness import OURS, PROGRAMS, Cluster
 from test_python_kv import PACKAGE
 
 
 def run(case, rule):
     """What each worker saw, in the order of ranks."""
     job = Cluster("lbbsp_mxnet.py", args=[case, rule], library=OURS, workers=3, servers=1,
-                  timeout=90, env={"PYTHONPATH": str(PACKAGE)}).run()
+                  timeout=90, env={"PYTHONPATH": f"{PROGRAMS}:{PACKAGE}"}).run()
     for node in job.nodes.values():
         assert node.returncode == 0 and not node.hung, job.describe()
     found = sorted(json.loads(worker.out.splitlines()[-1]) for worker in job.workers)
@@ -57,7 +57,7 @@ def test_a_module_script():
 def case(words):
     """What each of two workers saw."""
     job = Cluster("lbbsp_mxnet_cases.py", args=[words], library=OURS, workers=2, servers=1,
-                  timeout=90, env={"PYTHONPATH": str(PACKAGE)}).run()
+                  timeout=90, env={"PYTHONPATH": f"{PROGRAMS}:{PACKAGE}"}).run()
     for node in job.nodes.values():
         assert node.returncode == 0 and not node.hung, job.describe()
     found = sorted(json.loads(worker.out.splitlines()[-1]) for worker in job.workers)

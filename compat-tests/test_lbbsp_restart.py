@@ -8,7 +8,7 @@ import time
 import pytest
 
 from elastic_job import ended_well
-from harness import OURS, Cluster, patient
+from harness import OURS, PROGRAMS, Cluster, patient
 from test_python_kv import PACKAGE
 
 #: Most of the time passes in waiting (pytest.ini).
@@ -26,7 +26,7 @@ def play(victim, env, end, when=None):
     """A job in which that rank dies. `when`: what the scheduler says before the new process comes;
     nothing: it comes at once. Gives the batches of the dead one, and the results of all others."""
     job = Cluster("lbbsp_restart.py", (victim, AFTER, end), workers=3, servers=1, library=OURS,
-                  timeout=60, env={"PYTHONPATH": str(PACKAGE), "PS_VERBOSE": 1, **env})
+                  timeout=60, env={"PYTHONPATH": f"{PROGRAMS}:{PACKAGE}", "PS_VERBOSE": 1, **env})
     with job:
         job.command.append("back")
         back = job.spawn("worker", name="back", held=True)

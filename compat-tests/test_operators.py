@@ -69,3 +69,31 @@ def test_modules_that_no_program_uses_are_imported_late():
     done = subprocess.run([PYTHON, "-c", shows], env={"PYTHONPATH": str(PROGRAMS)}, text=True,
                           capture_output=True, timeout=300, check=True)
     assert done.stdout.split() == ["True", "requests.api", "HTTPAdapter", "True"], done
+
+
+LATE = """
+import json
+import sys
+import types
+import mxnet
+import sitecustomize
+from mxnet.gluon.data import ArrayDataset
+
+def has_run(name):
+    return type(sys.modules[name]) is types.ModuleType
+
+print(json.dumps({
+    "before": {name: has_run(name) for name in sitecustomize.LATE},
+    "used": [mxnet.mod.Module.__name__, mxnet.test_utils.default_context().device_type,
+             ArrayDataset.__name__],
+    "after": sorted(filter(has_run, sitecustomize.LATE))}))
+"""
+
+
+def test_parts_of_mxnet_run_when_they_are_used():
+    done = subprocess.run([PYTHON, "-c", LATE], env={"PYTHONPATH": str(PROGRAMS)}, text=True,
+                          capture_output=True, timeout=300, check=True)
+    found = json.loads(done.stdout)
+    assert found["used"] == ["Module", "cpu", "ArrayDataset"]
+    assert [name for name, has_run in found["before"].items() if has_run] == ["mxnet.gluon.data"]
+    assert set(found["after"]) >= {"mxnet.gluon.data", "mxnet.module", "mxnet.test_utils"}
