@@ -40,9 +40,10 @@ DEFAULT_TIMEOUT = 90
 # Stock alone, of which tests show that it hangs, is given no more than its limit.
 PATIENCE = 3
 POLL = 0.02
-# Between two looks at what a process with mxnet has mapped: its map is long, and one look for each
-# poll would take a tenth of all processor time. A library of ours is there before mxnet's.
-LOOK = 0.2
+# Between two looks at what a process has mapped: maps are long, and one look for each poll would
+# take a tenth of all processor time. A library of ours is there before mxnet's. A process that has
+# loaded mxnet does not end within SOON.
+LOOK, SOON = 0.2, 0.05
 
 # What the caller's own shell may hold and no test may see.
 FOREIGN = ("LD_PRELOAD", "PORT", "DMLC_", "PS_", "PSLITE_", "MXNET_", "OMP_")
@@ -195,7 +196,7 @@ class Node:
         """True if it has ended. Looks, while it runs, at which libraries it has mapped."""
         if self.returncode is None and len(self.libraries) < 2:
             now = time.monotonic()
-            if "libmxnet.so" not in self.libraries or now - self._looked >= LOOK:
+            if now - self._looked >= (LOOK if "libmxnet.so" in self.libraries else SOON):
                 self._looked = now
                 self._look()
         if self.ended is None and self._popen.poll() is not None:
