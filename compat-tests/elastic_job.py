@@ -15,9 +15,14 @@ PACE = 0.05
 MIXED = {"scheduler": OURS, "server": [OURS, NATIVE, OURS, NATIVE], "worker": OURS}
 
 
-def cluster(kind="dist_sync", optimizer="sgd", rounds=ROUNDS, env=None, **more):
+#: A model of 14,000 values. A round of 1.4 million takes most of the processor time of a job; where
+#: a server dies or is emptied, it is to be in the middle of one.
+SMALL = ("small",)
+
+
+def cluster(kind="dist_sync", optimizer="sgd", rounds=ROUNDS, env=None, model=(), **more):
     more = {"library": MIXED, **more}
-    return Cluster("elastic.py", (kind, optimizer, rounds, PACE),
+    return Cluster("elastic.py", (kind, optimizer, rounds, PACE, *model),
                    env={"PSLITE_ELASTIC": 1, "PS_VERBOSE": 1, **(env or {})}, **more)
 
 
@@ -28,9 +33,9 @@ def with_journal(rounds=300, **more):
     return job
 
 
-def undisturbed(optimizer, servers=2, rounds=ROUNDS):
+def undisturbed(optimizer, servers=2, rounds=ROUNDS, model=()):
     """The workers' digests of a run on stock that nothing happens to."""
-    digests = stock_run("elastic.py", "dist_sync", optimizer, rounds, 0, servers=servers)
+    digests = stock_run("elastic.py", "dist_sync", optimizer, rounds, 0, *model, servers=servers)
     assert len(set(digests.values())) == 1, digests
     return digests
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 import harness
-from elastic_job import (cluster, end_early, ended_well, pslite, reach, server_of_rank,
+from elastic_job import (SMALL, cluster, end_early, ended_well, pslite, reach, server_of_rank,
                          start_scheduler_again, undisturbed, with_journal)
 from harness import NATIVE, OURS
 
@@ -18,10 +18,10 @@ pytestmark = pytest.mark.waits
 
 @pytest.mark.parametrize("optimizer", ("none", "sgd", "adam"))
 def test_nothing_happens(optimizer):
-    with cluster(optimizer=optimizer) as job:
+    with cluster(optimizer=optimizer, model=SMALL) as job:
         job.start()
         ended_well(job)
-    assert job.digests == undisturbed(optimizer)
+    assert job.digests == undisturbed(optimizer, model=SMALL)
 
 
 @pytest.mark.parametrize("optimizer", ("sgd", "adam"))
@@ -43,12 +43,12 @@ def test_keys_without_an_element_are_not_missed_either(victim):
     """MXNet cuts a tensor that it calls big over all servers, and an array of one element leaves
     most of them none."""
     with cluster(servers=3, library={"scheduler": OURS, "server": NATIVE, "worker": OURS},
-                 env={"MXNET_KVSTORE_BIGARRAY_BOUND": 1}) as job:
+                 env={"MXNET_KVSTORE_BIGARRAY_BOUND": 1}, model=SMALL) as job:
         job.start()
         reach(job, 10)
         job.nodes[victim].signal(signal.SIGKILL)
         ended_well(job, gone=(victim,))
-    assert job.digests == undisturbed("sgd"), job.describe()
+    assert job.digests == undisturbed("sgd", model=SMALL), job.describe()
 
 
 @pytest.mark.long
@@ -56,7 +56,7 @@ def test_a_server_that_is_stopped_is_not_missed_and_does_not_come_back():
     """Its connections stay, so only its silence tells; when it wakes up it is told that it is
     out."""
     # The others wait for it in the middle, until it is dead.
-    with cluster(rounds=200, env={"PSLITE_SILENCE_LIMIT": 8}) as job:
+    with cluster(rounds=200, env={"PSLITE_SILENCE_LIMIT": 8}, model=SMALL) as job:
         job.start()
         reach(job, 10)
         job.nodes["server1"].signal(signal.SIGSTOP)
@@ -67,12 +67,12 @@ def test_a_server_that_is_stopped_is_not_missed_and_does_not_come_back():
     # It may find that it was alone for too long before it is told that others serve in its place.
     said = ("others serve in its place", "no sign of life")
     assert any(text in job.nodes["server1"].output for text in said), job.describe()
-    assert job.digests == undisturbed("sgd", rounds=200), job.describe()
+    assert job.digests == undisturbed("sgd", rounds=200, model=SMALL), job.describe()
 
 
 @pytest.mark.parametrize("kind", ("worker0", "scheduler"))
 def test_the_death_of_others_ends_the_job_as_before(kind):
-    with cluster(rounds=400) as job:
+    with cluster(rounds=400, model=SMALL) as job:
         job.start()
         reach(job, 5)
         job.nodes[kind].signal(signal.SIGKILL)
@@ -84,7 +84,7 @@ def test_the_death_of_others_ends_the_job_as_before(kind):
 
 
 def test_without_replicas_the_death_of_a_server_ends_the_job_and_says_why():
-    with cluster(env={"PSLITE_REPLICAS": 0}) as job:
+    with cluster(env={"PSLITE_REPLICAS": 0}, model=SMALL) as job:
         job.start()
         reach(job, 5)
         job.nodes["server1"].signal(signal.SIGKILL)
@@ -151,7 +151,7 @@ def test_servers_join_and_leave_while_it_trains():
 
 
 def test_who_cannot_be_drained_is_named():
-    with cluster(rounds=300) as job:
+    with cluster(rounds=300, model=SMALL) as job:
         job.start()
         reach(job, 5)
         assert pslite(job, "drain", "server:1").returncode == 0, job.describe()
@@ -159,8 +159,9 @@ def test_who_cannot_be_drained_is_named():
         assert refused.returncode != 0 and "there is no other server" in refused.stderr, refused
         unknown = pslite(job, "drain", "server:7")
         assert unknown.returncode != 0 and "server 7" in unknown.stderr, unknown
+        rounds = end_early(job, 300, every=100)
         ended_well(job)
-    assert job.digests == undisturbed("sgd", rounds=300), job.describe()
+    assert job.digests == undisturbed("sgd", rounds=rounds, model=SMALL), job.describe()
 
 
 def test_status_where_nobody_is():
@@ -181,12 +182,13 @@ def lose_scheduler(job):
 
 @pytest.mark.long
 def test_the_scheduler_is_killed_and_started_again():
-    with with_journal() as job:
+    with with_journal(model=SMALL) as job:
         job.start()
         reach(job, 20)
         lose_scheduler(job)
+        rounds = end_early(job, 300, every=100)
         ended_well(job, gone=("lost scheduler",))
-    assert job.digests == undisturbed("sgd", rounds=300), job.describe()
+    assert job.digests == undisturbed("sgd", rounds=rounds, model=SMALL), job.describe()
 
 
 @pytest.mark.long
@@ -201,12 +203,13 @@ def test_a_server_dies_while_there_is_no_scheduler():
         time.sleep(1)
         start_scheduler_again(job)
         assert job.nodes["worker0"].wait_for("servers 1 serve", 30), job.describe()
+        rounds = end_early(job, 300, every=100)
         ended_well(job, gone=("lost scheduler", victim.name))
-    assert job.digests == undisturbed("adam", rounds=300), job.describe()
+    assert job.digests == undisturbed("adam", rounds=rounds), job.describe()
 
 
 def test_a_scheduler_that_does_not_come_back_ends_the_job():
-    with with_journal(env={"PSLITE_SCHEDULER_WAIT": 3}) as job:
+    with with_journal(env={"PSLITE_SCHEDULER_WAIT": 3}, model=SMALL) as job:
         job.start()
         reach(job, 5)
         job.nodes["scheduler"].signal(signal.SIGKILL)

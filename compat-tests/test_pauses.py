@@ -13,7 +13,7 @@ import pytest
 import elastic_job
 import harness
 import test_elastic_workers
-from elastic_job import ended_well, reach, undisturbed
+from elastic_job import SMALL, ended_well, reach, undisturbed
 from harness import OURS, STOCK, Cluster
 from test_python_kv import ENVIRONMENT
 
@@ -72,23 +72,23 @@ def nothing_was_missed(job):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_job_goes_on(kind):
-    with Cluster("elastic.py", ("dist_sync", "sgd", ROUNDS, 0.05), library=OURS,
+    with Cluster("elastic.py", ("dist_sync", "sgd", ROUNDS, 0.05, *SMALL), library=OURS,
                  env={**SILENCE, **KINDS[kind]}) as job:
         job.start()
         reach(job, 10)
         stand_still(job)
         ended_well(job)
-    assert job.digests == undisturbed("sgd", rounds=ROUNDS), job.describe()
+    assert job.digests == undisturbed("sgd", rounds=ROUNDS, model=SMALL), job.describe()
     nothing_was_missed(job)
 
 
 def test_a_job_with_copies_and_a_journal_goes_on():
-    with elastic_job.with_journal(rounds=ROUNDS, env=SILENCE) as job:
+    with elastic_job.with_journal(rounds=ROUNDS, env=SILENCE, model=SMALL) as job:
         job.start()
         reach(job, 10)
         stand_still(job)
         ended_well(job)
-    assert job.digests == undisturbed("sgd", rounds=ROUNDS), job.describe()
+    assert job.digests == undisturbed("sgd", rounds=ROUNDS, model=SMALL), job.describe()
     nothing_was_missed(job)
     assert all("policy 2:" not in node.err for node in job.nodes.values()), job.describe()
 
@@ -122,7 +122,7 @@ def test_workers_that_share_batches_go_on():
 
 def test_the_time_to_start_does_not_count_it():
     """Nobody has a kvstore yet: the servers wait for workers."""
-    with Cluster("elastic.py", ("dist_sync", "sgd", ROUNDS, 0), library=OURS,
+    with Cluster("elastic.py", ("dist_sync", "sgd", ROUNDS, 0, *SMALL), library=OURS,
                  env={**SILENCE, "PSLITE_START_TIMEOUT": 30, "PSLITE_REPORT_INTERVAL": 1}) as job:
         for role, count in job.counts.items():
             for index in range(count):
@@ -135,7 +135,7 @@ def test_the_time_to_start_does_not_count_it():
         for worker in job.workers:
             worker.let_go()
         ended_well(job)
-    assert job.digests == undisturbed("sgd", rounds=ROUNDS), job.describe()
+    assert job.digests == undisturbed("sgd", rounds=ROUNDS, model=SMALL), job.describe()
 
 
 def descendants(pid):
@@ -159,7 +159,7 @@ def test_a_launcher_and_all_that_it_runs_go_on(tmp_path):
         del env[name]
     command = [str(harness.PROGRAM), "run", "-n", "2", "-s", "1", "--library", str(harness.LIBRARY),
                "--", harness.PYTHON, "-u", str(harness.PROGRAMS / "elastic.py"), "dist_sync", "sgd",
-               str(ROUNDS), "0.05"]
+               str(ROUNDS), "0.05", *SMALL]
     out = tmp_path / "out"
     with open(out, "wb") as file:
         launcher = subprocess.Popen(command, env=env, cwd=tmp_path, stdin=subprocess.DEVNULL,
@@ -211,10 +211,10 @@ def test_one_process_alone_is_as_good_as_dead(victim):
 @pytest.mark.full
 def test_a_job_stands_still_for_75_seconds():
     """With the limits that users have."""
-    with Cluster("elastic.py", ("dist_sync", "sgd", ROUNDS, 0.05), library=OURS) as job:
+    with Cluster("elastic.py", ("dist_sync", "sgd", ROUNDS, 0.05, *SMALL), library=OURS) as job:
         job.start()
         reach(job, 10)
         stand_still(job, 75)
         ended_well(job)
-    assert job.digests == undisturbed("sgd", rounds=ROUNDS), job.describe()
+    assert job.digests == undisturbed("sgd", rounds=ROUNDS, model=SMALL), job.describe()
     nothing_was_missed(job)

@@ -1,26 +1,33 @@
 """Training that something happens to. Arguments: the kvstore's type, the optimizer's name, rounds,
-and seconds that a round takes at least.
+seconds that a round takes at least, and "small" for a model of which a round takes little else.
 
 Values have fixed gradients, so the result is the same to the bit however often servers come and go.
 A line "round N" is printed by each worker when it has pulled round N; the times of rounds are in
 the result. An earlier last round may be written into the file "last", before any worker is there.
 """
 
+import os
 import sys
 import time
 from pathlib import Path
 
-import mxnet as mx
-from common import Gradients, data, finish, note
+IS_SMALL = sys.argv[5:] == ["small"]
+if IS_SMALL:
+    os.environ.setdefault("MXNET_KVSTORE_BIGARRAY_BOUND", "10000")
+
+import mxnet as mx  # noqa: E402
+from common import Gradients, data, finish, note  # noqa: E402
 
 OPTIMIZERS = {
     "none": lambda: None,
     "sgd": lambda: mx.optimizer.SGD(learning_rate=0.1, momentum=0.9, wd=0.01),
     "adam": lambda: mx.optimizer.Adam(learning_rate=0.01),
 }
-# One is cut by MXNet itself (above 1e6 elements), some are small, one is a scalar.
+# One is cut by MXNet itself (above 1e6 elements, or 1e4), some are small, one is a scalar.
 SHAPES = {"big": (1100, 1000), "weight": (600, 400), "matrix": (300, 70), "bias": (400,),
           "one": (1,)}
+if IS_SMALL:
+    SHAPES = {"big": (110, 100), "weight": (60, 40), "matrix": (30, 7), "bias": (40,), "one": (1,)}
 
 kind, optimizer, rounds, pace = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
 kv = mx.kv.create(kind)
