@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import built
 import harness
 from harness import ROOT
 
@@ -62,13 +63,15 @@ def pythons():
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
+def wheel():
     """Its path."""
-    folder = tmp_path_factory.mktemp("wheel")
-    done = subprocess.run([ROOT / "scripts/wheel", folder], capture_output=True, text=True,
-                          timeout=LIMIT, env={**os.environ, "PYTHON": sys.executable})
-    assert done.returncode == 0, done.stderr
-    return Path(done.stdout.strip())
+    def make(folder):
+        done = subprocess.run([ROOT / "scripts/wheel", folder], capture_output=True, text=True,
+                              timeout=LIMIT, env={**os.environ, "PYTHON": sys.executable})
+        assert done.returncode == 0, done.stderr
+        assert Path(done.stdout.strip()).parent == folder
+    path, = built.once(make, "wheel").iterdir()
+    return path
 
 
 def environment(python, name, *packages):
