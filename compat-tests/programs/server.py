@@ -5,17 +5,24 @@ mxnet/kvstore/kvstore_server.py, and no more.
 calls none, and its kvstore asks Python for nothing; neither does a server's if it has no optimizer,
 or if the store of ours has it. A server that asks nevertheless gets nothing, and its values are
 wrong. Errors look as they do there.
+
+An argument says where libmxnet.so is: then `python -S` will do, which has no packages.
 """
 
 import ctypes
-import importlib.util
-from pathlib import Path
+import sys
 
-# Finds the package and does not import it.
-LIBRARY = Path(importlib.util.find_spec("mxnet").origin).with_name("libmxnet.so")
+
+def library():
+    """Finds the package and does not import it."""
+    import importlib.util
+    from pathlib import Path
+    return Path(importlib.util.find_spec("mxnet").origin).with_name("libmxnet.so")
+
+
 CONTROLLER = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
 
-mxnet = ctypes.CDLL(str(LIBRARY), ctypes.RTLD_LOCAL)
+mxnet = ctypes.CDLL(sys.argv[1] if sys.argv[1:] else str(library()), ctypes.RTLD_LOCAL)
 mxnet.MXGetLastError.restype = ctypes.c_char_p
 
 
