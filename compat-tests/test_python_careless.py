@@ -7,13 +7,14 @@ import subprocess
 import pytest
 
 import harness
-from harness import STOCK, Cluster
+from harness import NATIVE, STOCK, Cluster
 from test_python_kv import ENVIRONMENT
 
 
 def run(case, **options):
     """What each worker saw. A job that waits for ever fails here."""
-    made = Cluster("careless.py", args=[case], library=STOCK, timeout=60, whole=True,
+    library = {"scheduler": NATIVE, "server": STOCK, "worker": STOCK}
+    made = Cluster("careless.py", args=[case], library=library, timeout=60, whole=True,
                    env={**ENVIRONMENT, **options.pop("env", {})}, **options).run()
     for node in made.nodes.values():
         assert node.returncode == 0 and not node.hung, made.describe()

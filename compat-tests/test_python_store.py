@@ -7,13 +7,15 @@ import time
 import pytest
 
 import harness
-from harness import STOCK, Cluster
+from harness import NATIVE, STOCK, Cluster
 from test_python_kv import ENVIRONMENT
 
 
 def run(case, *args, **options):
     """What each worker saw."""
-    job = Cluster("store_worker.py", args=[case, *args], library=STOCK, timeout=60, whole=True,
+    # What a scheduler of Python is like: test_python_kv.py.
+    library = {"scheduler": NATIVE, "server": STOCK, "worker": STOCK}
+    job = Cluster("store_worker.py", args=[case, *args], library=library, timeout=60, whole=True,
                   env={**ENVIRONMENT, **options.pop("env", {})}, **options).run()
     for node in job.nodes.values():
         assert node.returncode == 0 and not node.hung, job.describe()
