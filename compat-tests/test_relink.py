@@ -124,7 +124,7 @@ def test_commands(variant):
 
 
 def test_commands_where_keys_stay():
-    run(build("gcc-c++11", "relink_simple.cc"), environment={"PSLITE_ELASTIC": "0"})
+    run(build("clang-c++17", "relink_simple.cc"), environment={"PSLITE_ELASTIC": "0"})
 
 
 @ALL
@@ -133,7 +133,7 @@ def test_keys_and_values(variant):
 
 
 def test_one_worker_and_one_server():
-    run(build("gcc-c++11", "relink_kv.cc"), workers=1, servers=2)
+    run(build("clang-c++17", "relink_kv.cc"), workers=1, servers=2)
 
 
 def test_the_shared_library(tmp_path):
