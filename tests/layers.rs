@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms of `core`, and what each may name.
-const ROOMS: [(&str, &[&str]); 17] = [
+const ROOMS: [(&str, &[&str]); 18] = [
     ("awake", &[]),
     ("random", &[]),
     ("fifo", &[]),
@@ -24,6 +24,7 @@ const ROOMS: [(&str, &[&str]); 17] = [
     ("store", &["text", "keys", "wire", "values", "trees", "invariant", "lives"]),
     ("placement", &["text", "wire"]),
     ("training", &["text", "wire", "invariant", "random", "lives"]),
+    ("scheduler", &["cluster", "keys", "wire"]),
     ("worker", &["wire", "values", "kv", "store", "training", "invariant"]),
 ];
 
@@ -56,7 +57,7 @@ const NODE: [(&str, &[&str]); 29] = [
     ("batch_session", &["error", "running", "training"]),
     ("customers", &["delivery", "error", "recipient", "sync"]),
     ("sink", &["customers", "landing"]),
-    ("planning", &["running", "sync", "threads"]),
+    ("planning", &["running", "settings", "sync", "threads"]),
     ("base", &["delivery", "error", "work_queue", "running"]),
     (
         "worker",

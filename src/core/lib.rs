@@ -8,7 +8,8 @@
 //!   which way sums and values take, `lives` whom the others wait for where workers come back;
 //! - `cluster`, `kv`, `delivery`, `store`, `placement` and `training` are state machines beside
 //!   each other;
-//! - `worker` joins what a worker has of them.
+//! - `worker` joins what a worker has of them; `scheduler` shows the membership, and what it knows
+//!   beside that.
 //!
 //! No clock, socket, file, thread or random source: time, chance and what arrived are arguments.
 //! `clippy.toml` beside this file has the list of what must not be called.
@@ -24,6 +25,7 @@ pub mod kv;
 pub mod lives;
 pub mod placement;
 pub mod random;
+pub mod scheduler;
 pub mod store;
 pub mod text;
 pub mod training;

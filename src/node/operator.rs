@@ -14,7 +14,8 @@ use bytes::Bytes;
 
 use crate::address;
 use crate::error::{NodeError, Result};
-use pslite_core::cluster::{READS_ITS_CONNECTION, Status};
+use pslite_core::cluster::READS_ITS_CONNECTION;
+use pslite_core::scheduler::Status;
 use pslite_core::wire::elastic::{SchedulerMessage, SchedulerMessageKind};
 use pslite_core::wire::{self, Command, Control, Message, NodeId, SCHEDULER};
 use pslite_observe::awake;

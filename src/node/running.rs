@@ -8,17 +8,20 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+
 use crate::error::{NodeError, Result, refuse_forked};
 use crate::recipient::AtOnce;
 use crate::settings::Settings;
 use crate::sync::lock;
 use crate::training::Training;
-use pslite_core::cluster::{Cluster, Event};
+use pslite_core::cluster::{Cluster, Event, Tell};
 use pslite_core::training::balance::clock::Pushed;
 use pslite_core::wire::elastic::SchedulerMessage;
+use pslite_core::wire::topic::Topic;
 use pslite_core::wire::trees::OVERLAYS_KEPT;
 use pslite_core::wire::trees::Overlay;
-use pslite_core::wire::{self, Key, Message, NodeId, id_to_rank};
+use pslite_core::wire::{self, Key, Message, NodeId, SCHEDULER, id_to_rank};
 use pslite_observe::Traffic;
 use pslite_observe::awake;
 use pslite_observe::log::RateLimit;
@@ -246,6 +249,11 @@ impl dyn RunningNode + '_ {
         if !words.is_empty() {
             self.event(Event::Tell(words));
         }
+    }
+
+    /// Tells the scheduler something of a topic.
+    pub(crate) fn tell(&self, topic: Topic, bytes: Bytes) {
+        self.event(Event::Tell(vec![Tell { to: SCHEDULER, topic, bytes }]));
     }
 
     /// Makes a thread that receives while it waits check whether it still has to wait.

@@ -19,7 +19,7 @@ use pslite_core::cluster::Tell;
 use pslite_core::training::balance::clock::{ComputeClock, Computed, Pushed};
 use pslite_core::training::balance::{Coordinator, Gone, Outbox, Worker};
 use pslite_core::wire::balance::{BalanceMessage, BalanceOpen, BalanceReport, SessionStatus};
-use pslite_core::wire::elastic::Topic;
+use pslite_core::wire::topic::Topic;
 use pslite_core::wire::{NodeId, SCHEDULER};
 use pslite_observe::log::{self, Level};
 pub(crate) use sessions::{SessionId, Sessions};
@@ -29,8 +29,6 @@ pub(crate) use sessions::{SessionId, Sessions};
 pub(crate) struct Training {
     /// A scheduler's.
     coordinator: Mutex<Coordinator>,
-    /// Sessions were open when the status was read last.
-    had_sessions: AtomicBool,
     /// A worker's.
     sessions: Mutex<Sessions>,
     /// Signalled when a session has changed.
@@ -65,12 +63,9 @@ impl Training {
         words(out)
     }
 
-    /// How the sessions are, if there are any, or were at the last call.
-    pub(crate) fn status(&self) -> Option<Vec<SessionStatus>> {
-        let coordinator = lock(&self.coordinator);
-        let has = !coordinator.is_empty();
-        let had = self.had_sessions.swap(has, Ordering::Relaxed);
-        (has || had).then(|| coordinator.status())
+    /// How the sessions are.
+    pub(crate) fn status(&self) -> Vec<SessionStatus> {
+        lock(&self.coordinator).status()
     }
 
     // ---- a worker -------------------------------------------------------------------------------

@@ -19,6 +19,8 @@ mod native;
 mod receive;
 mod saving;
 mod setup;
+mod status;
+mod topics;
 mod waiting;
 
 pub(crate) use waiting::Meeting;
@@ -145,7 +147,7 @@ impl Van {
                     first_sequence: address::first_sequence(),
                 }))
             }),
-            job: Job::new(cluster, journal),
+            job: Job::new(cluster, journal, settings.stall_report),
             customers,
             stopping: AtomicBool::new(false),
             random: AtomicU64::new(incarnation | 1),

@@ -10,7 +10,7 @@ use super::ledger::Ledger;
 use pslite_core::cluster::{Event, Tell};
 use pslite_core::training::balance::{Batch, Coordinator, Gone, Outbox, Participant, Turn, Worker};
 use pslite_core::wire::balance::{BalanceMessage, BalanceOpen, BalanceReport};
-use pslite_core::wire::elastic::Topic;
+use pslite_core::wire::topic::Topic;
 use pslite_core::wire::{NodeId, SCHEDULER};
 
 /// How a job shares out samples.

@@ -450,7 +450,6 @@ fn cluster_config(config: &JobConfig, process: Process, incarnation: u64) -> Clu
         channel_down_limit: 3 * second,
         start_timeout: config.start_timeout,
         report_interval: 10 * second,
-        stall_report: 10 * second,
         trees: false,
         exchange: None,
         recovery_wait: 20 * second,

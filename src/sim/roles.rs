@@ -7,7 +7,7 @@ use super::server::Server;
 use super::worker::Worker;
 use pslite_core::cluster::Action;
 use pslite_core::wire::ALL_GROUP;
-use pslite_core::wire::elastic::Topic;
+use pslite_core::wire::topic::Topic;
 
 /// Enters the job, and leaves it: the scheduler's two barriers.
 const START: u64 = 1;

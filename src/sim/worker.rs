@@ -10,7 +10,7 @@ use pslite_core::kv::worker::Response;
 use pslite_core::kv::{Finished, Pending, State, WorkerRequests, slice};
 use pslite_core::random::Random;
 use pslite_core::values::{KeyRange, KvPairs, server_key_ranges};
-use pslite_core::wire::elastic::Topic;
+use pslite_core::wire::topic::Topic;
 use pslite_core::wire::{
     ALL_GROUP, Frames, Key, Message, Meta, NodeId, WORKER_GROUP, id_to_rank, server_id,
 };

@@ -5,9 +5,9 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use pslite::cluster::Status;
 use pslite::node::Operator;
 use pslite::observe::awake;
+use pslite::scheduler::Status;
 use pslite::wire::{NodeId, server_id};
 
 use crate::print::say;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use pslite::cluster::{LinkStatus, NodeStatus, Status, TreeStatus, TreesStatus};
+use pslite::scheduler::{LinkStatus, NodeStatus, Status, TreeStatus, TreesStatus};
 use pslite::wire::balance::SessionStatus;
 
 mod exchange;

@@ -2,14 +2,15 @@
 //! van.cc:191-221). Unlike stock it counts members, not messages, and says which barrier it
 //! releases, so that one group's release does not free another's waiters.
 //!
-//! Here is the side of those who wait; `count` is the scheduler's, `waits` what it says of them,
-//! and `entered` what both remember.
+//! Here is the side of those who wait; `count` is the scheduler's, `open` what others may ask of
+//! it, and `entered` what both remember.
 
 mod count;
 mod entered;
-mod waits;
+mod open;
 
-pub(super) use entered::{Entered, RoundsSaid, Ticket};
+pub(super) use entered::{Entered, Ticket};
+pub use open::{BarrierPlace, OpenBarrier};
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -14,11 +14,10 @@ use super::claims::Pieces;
 use super::collect::Collection;
 use super::order_book::OrderBook;
 use super::tenures::Tenures;
-use super::types::{Difference, Policy, RoundTimes, Tell};
+use super::types::{Difference, Policy, Tell};
 use super::{Action, Cluster, Failure, FailureKind, Level};
-use crate::wire::elastic::{
-    Claim, CopyPlace, KeyRoute, SchedulerMessage, SchedulerMessageKind, Topic,
-};
+use crate::wire::elastic::{Claim, CopyPlace, KeyRoute, SchedulerMessage, SchedulerMessageKind};
+use crate::wire::topic::Topic;
 use crate::wire::trees::Overlay;
 use crate::wire::{Command, Control, Message, Node, NodeId, Role, SCHEDULER, server_id};
 
@@ -94,8 +93,6 @@ pub(super) struct Books {
     pub(super) copies: Option<Vec<CopyPlace>>,
     /// Claims are being collected for the next policy.
     pub(super) collection: Option<Collection>,
-    /// How long a round takes.
-    pub(super) times: RoundTimes,
 }
 
 impl Cluster {
@@ -217,11 +214,10 @@ impl Cluster {
     ) {
         let kind =
             SchedulerMessageKind::try_from(word.kind).unwrap_or(SchedulerMessageKind::Unknown);
-        if kind == SchedulerMessageKind::Stalled {
-            return self.stalled_came(now, from, word.stalled.as_ref(), out);
-        }
-        if let Some(topic) = Topic::of(kind) {
-            return self.told(from, topic, word, out);
+        if let Some((topic, bytes)) = Topic::told(word)
+            && self.is_heard(from)
+        {
+            out.push(Action::Told { from, topic, bytes });
         }
         if !self.elastic.on || self.failure.is_some() {
             return;
@@ -229,7 +225,7 @@ impl Cluster {
         if self.is_scheduler() {
             match kind {
                 SchedulerMessageKind::Claims => self.claims_came(now, from, word, out),
-                SchedulerMessageKind::Report => self.reported(now, from, word, out),
+                SchedulerMessageKind::Report => self.knows_policy(now, from, word.epoch, out),
                 _ => {}
             }
         } else if from == SCHEDULER {
@@ -247,10 +243,6 @@ impl Cluster {
                 SchedulerMessageKind::Overlay => self.overlay_came(word, out),
                 SchedulerMessageKind::Leave => out.push(Action::Leave),
                 SchedulerMessageKind::Stop => out.push(Action::Stop),
-                SchedulerMessageKind::Probe if self.members.contains_key(&word.node) => {
-                    self.connect_relay(word.node, out);
-                    out.push(Action::Probe { to: word.node });
-                }
                 _ => {}
             }
         }
@@ -285,47 +277,18 @@ impl Cluster {
 
     /// Sends what is said of topics.
     pub(super) fn tell(&mut self, words: Vec<Tell>, out: &mut Vec<Action>) {
-        if !self.ready || self.failure.is_some() {
-            return;
-        }
         for Tell { to, topic, bytes } in words {
-            let connected = self.is_scheduler() || to == SCHEDULER;
-            if connected && self.members.contains_key(&to) && !self.is_gone(to) {
-                let kind = topic.kind() as i32;
-                let word = SchedulerMessage { kind, told: bytes, ..SchedulerMessage::default() };
-                self.word(to, word, out);
+            // Stock takes none of it, and has no place for it.
+            if self.is_ours(to) && self.is_heard(to) {
+                self.word(to, topic.message(bytes, self.elastic.policy.epoch), out);
             }
         }
     }
 
-    /// Something was said of a topic, whose owner knows what it means.
-    fn told(&self, from: NodeId, topic: Topic, word: &SchedulerMessage, out: &mut Vec<Action>) {
-        let known = self.members.contains_key(&from) && !self.is_gone(from);
-        let expected = self.is_scheduler() || from == SCHEDULER;
-        if self.ready && self.failure.is_none() && known && expected {
-            out.push(Action::Told { from, topic, bytes: word.told.clone() });
-        }
-    }
-
-    /// Sends measurements to the scheduler, which hands them to its owner.
-    pub(super) fn report_measured(&mut self, report: bytes::Bytes, out: &mut Vec<Action>) {
-        if self.elastic.on && self.ready {
-            let word = SchedulerMessage { report, ..self.known_epoch() };
-            self.word(SCHEDULER, word, out);
-        }
-    }
-
-    /// Scheduler: asks a node to probe its link to another one.
-    pub(super) fn ask_for_probe(&mut self, from: NodeId, to: NodeId, out: &mut Vec<Action>) {
-        let lives = |id: NodeId| self.members.contains_key(&id) && !self.is_gone(id);
-        if self.is_scheduler() && self.elastic.on && self.ready && lives(from) && lives(to) {
-            let (kind, epoch) = (SchedulerMessageKind::Probe as i32, self.elastic.policy.epoch);
-            self.word(
-                from,
-                SchedulerMessage { kind, epoch, node: to, ..SchedulerMessage::default() },
-                out,
-            );
-        }
+    /// True while that node and this one hear what they tell each other of topics.
+    fn is_heard(&self, id: NodeId) -> bool {
+        let here = self.members.contains_key(&id) && !self.is_gone(id);
+        self.ready && self.failure.is_none() && here && (self.is_scheduler() || id == SCHEDULER)
     }
 
     /// A word that says which policy this node knows, so that the scheduler can repeat what got
@@ -335,21 +298,12 @@ impl Cluster {
         SchedulerMessage { kind, epoch, ..SchedulerMessage::default() }
     }
 
-    /// Scheduler: a node measured something, or only says what it knows.
-    fn reported(
-        &mut self,
-        now: Duration,
-        from: NodeId,
-        word: &SchedulerMessage,
-        out: &mut Vec<Action>,
-    ) {
+    /// Scheduler: a node says which policy it knows.
+    fn knows_policy(&mut self, now: Duration, from: NodeId, epoch: u64, out: &mut Vec<Action>) {
         if self.is_gone(from) || !self.members.contains_key(&from) {
             return;
         }
-        if !word.report.is_empty() {
-            out.push(Action::Report { from, report: word.report.clone() });
-        }
-        if word.epoch < self.elastic.policy.epoch {
+        if epoch < self.elastic.policy.epoch {
             self.repeat(from, out);
         }
         self.ask_again(now, from, out);
@@ -506,7 +460,6 @@ impl Cluster {
         }
         out.push(Action::Connect { node: node.clone(), identity: Some(self.me.id) });
         Self::log(out, Level::Info, format!("{} joins the job", node.describe()));
-        out.push(Action::NodeJoined { node: node.clone() });
         // Workers who took leave before it was there have left for it too.
         let leaves =
             if self.me.role == Role::Worker { &self.elastic.my_leaves } else { &BTreeSet::new() };

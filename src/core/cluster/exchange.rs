@@ -3,9 +3,9 @@
 //! begin, since the program would train in another way than it was asked to. What it means is not
 //! known here.
 
-use super::{Action, Cluster, Failure, FailureKind, Level, WorkerTime};
+use super::{Action, Cluster, Failure, FailureKind, Level};
 use crate::wire::exchange::ExchangeSpec;
-use crate::wire::{EMPTY, Node, Role};
+use crate::wire::{EMPTY, Node};
 
 /// Why a node is turned away that comes later.
 pub(super) const CANNOT: &str =
@@ -14,11 +14,6 @@ pub(super) const CANNOT: &str =
 /// Why a node of ours cannot.
 const LACKS: &str = "cannot: its version is older, or its values are in an \
     application's own handler";
-
-/// An exchange is worth a line if it brings so many times the steps.
-const WORTH: f64 = 1.3;
-/// Seconds: less than that is not measured.
-const SHORTEST: f64 = 1e-4;
 
 impl Cluster {
     /// How this job's workers train while deltas travel, as the policy in force says; `None`: they
@@ -47,38 +42,9 @@ impl Cluster {
         }
     }
 
-    /// Scheduler, for people: what an exchange would bring, by steps alone, if that is much. In a
-    /// plain job each worker takes one step in an iteration; with an exchange it computes on.
-    pub(super) fn exchange_advice(&self) -> String {
-        let times = &self.elastic.books.times.workers;
-        let workers = || self.members.values().filter(|node| node.role == Role::Worker);
-        let all_known = workers().all(|node| times.contains_key(&node.id));
-        let can =
-            self.is_scheduler() && self.exchange().is_none() && self.cannot_exchange().is_none();
-        if !self.ready || !can || !all_known || times.is_empty() {
-            return String::new();
-        }
-        let seconds = |time: &WorkerTime| time.computes.as_secs_f64().max(SHORTEST);
-        let gain =
-            times.values().map(|time| (time.computes + time.waits).as_secs_f64() / seconds(time));
-        let gain = gain.sum::<f64>() / times.len() as f64;
-        if gain < WORTH {
-            return String::new();
-        }
-        let slowest = times.values().map(seconds).fold(0.0, f64::max);
-        let fastest = times.values().map(seconds).fold(f64::INFINITY, f64::min);
-        let iteration = times.values().map(|time| (time.computes + time.waits).as_secs_f64());
-        let iteration = iteration.fold(0.0, f64::max);
-        format!(
-            "PSLITE_SYNC=nbsync would do {gain:.1} x the steps (the slowest worker computes \
-             {slowest:.2} s of each {iteration:.2} s; speeds differ {:.1} x): by steps alone, see \
-             docs/nbsync.md",
-            slowest / fastest
-        )
-    }
-
     /// The first node that keeps the job from an exchange, and why.
-    fn cannot_exchange(&self) -> Option<(String, &'static str)> {
+    #[must_use]
+    pub fn cannot_exchange(&self) -> Option<(String, &'static str)> {
         let first = |fails: fn(&Node) -> bool| self.members.values().find(|node| fails(node));
         if let Some(node) = first(|node| !node.is_ours()) {
             return Some((node.describe(), "is stock"));

@@ -177,15 +177,25 @@ impl Cluster {
         if listens && key.is_none() {
             return;
         }
-        let told = match asked {
-            SchedulerMessageKind::Drain => self.drain(now, word.node, out),
-            _ => Ok(self.status(now).json()),
-        };
+        if asked == SchedulerMessageKind::Status {
+            return out.push(Action::StatusAsked { guest: key });
+        }
+        let told = self.drain(now, word.node, out);
+        self.answer_operator(key, told, out);
+    }
+
+    /// Answers an operator by that channel, or by the connection by which it asked.
+    pub(super) fn answer_operator(
+        &mut self,
+        guest: Option<NodeId>,
+        told: Result<String, String>,
+        out: &mut Vec<Action>,
+    ) {
         let refused = if told.is_ok() { 0 } else { EMPTY };
         let text = told.unwrap_or_else(|why| why);
         let kind = SchedulerMessageKind::Told as i32;
         let answer = SchedulerMessage { kind, text, node: refused, ..SchedulerMessage::default() };
-        match key {
+        match guest {
             Some(key) => self.word(key, answer, out),
             None => out.push(Action::Answer { message: self.word_message(answer) }),
         }

@@ -74,7 +74,6 @@ impl Cluster {
             let message = self.control(control);
             Self::send(out, other, message);
         }
-        out.push(Action::NodeJoined { node });
     }
 
     /// The list of nodes and the policy, to one that came late. Whether keys move, and whether the

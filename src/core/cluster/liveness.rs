@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use super::{Action, Cluster, Failure, FailureKind, Level};
 use crate::wire::elastic::SchedulerMessageKind;
-use crate::wire::{
-    Command, Control, EMPTY, Node, NodeId, Notice, NoticeKind, Role, SCHEDULER, is_worker,
-};
+use crate::wire::{Command, Control, EMPTY, Node, NodeId, Notice, NoticeKind, Role, SCHEDULER};
 
 impl Cluster {
     /// A sign of life, or a notice that rides in one (van.cc:174-189).
@@ -97,9 +95,6 @@ impl Cluster {
             }
             NoticeKind::Leaving => {
                 self.left.insert((from, notice.customer));
-                if is_worker(from) {
-                    self.stalled.remove(&from);
-                }
                 out.push(Action::CustomerLeft { id: from, customer_id: notice.customer });
             }
             // The process that it means may have been replaced meanwhile.
@@ -162,10 +157,6 @@ impl Cluster {
         if now >= self.next_report {
             self.next_report = now.saturating_add(self.config.report_interval);
             self.report(out);
-        }
-        if self.ready && self.is_scheduler() {
-            self.report_barriers(now, out);
-            self.report_rounds(now, out);
         }
     }
 

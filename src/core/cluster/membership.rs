@@ -5,16 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::alike::Alike;
-use super::barrier::{Entered, RoundsSaid, Ticket};
+use super::barrier::{Entered, Ticket};
 use super::elastic::Elastic;
 use super::guests::Guests;
 use super::reach::Reach;
 use super::refusals::Refusals;
 use super::registrant::Registrant;
 use super::types::{Action, ClusterConfig, Event, Failure, FailureKind, Level};
-use crate::wire::balance::SessionStatus;
-use crate::wire::elastic::StalledRound;
-use crate::wire::exchange::status::ExchangeStatus;
 use crate::wire::{
     ALL_GROUP, Command, Control, EMPTY, Message, Meta, Node, NodeId, Notice, NoticeKind, Role,
     SCHEDULER, SERVER_GROUP, WORKER_GROUP, ability, worker_id,
@@ -67,12 +64,6 @@ pub struct Cluster {
     pub(super) releases_of_all: u32,
     pub(super) tickets: Vec<Ticket>,
     pub(super) entered: BTreeMap<(i32, i32), Entered>,
-    /// Scheduler: the rounds at servers that have waited for long, and since when; of a worker the
-    /// one along a tree for which it waits.
-    pub(super) stalled: BTreeMap<NodeId, (Duration, StalledRound)>,
-    pub(super) rounds_said: RoundsSaid,
-    /// Scheduler: the circle of waits that was said last.
-    pub(super) circle: String,
     pub(super) next_heartbeat: Option<Duration>,
     pub(super) next_report: Duration,
     pub(super) progress: String,
@@ -81,9 +72,6 @@ pub struct Cluster {
     pub(super) elastic: Elastic,
     /// Scheduler: channels to those who have no place here.
     pub(super) guests: Guests,
-    /// Scheduler: how the sessions of workers that share batches are.
-    pub(super) sessions: Vec<SessionStatus>,
-    pub(super) exchanges: Vec<ExchangeStatus>,
 }
 
 impl Cluster {
@@ -127,17 +115,12 @@ impl Cluster {
             releases_of_all: 0,
             tickets: Vec::new(),
             entered: BTreeMap::new(),
-            stalled: BTreeMap::new(),
-            rounds_said: RoundsSaid::default(),
-            circle: String::new(),
             next_heartbeat: None,
             next_report,
             progress: String::new(),
             passed: BTreeMap::new(),
             elastic: Elastic::default(),
             guests: Guests::default(),
-            sessions: Vec::new(),
-            exchanges: Vec::new(),
             config,
         }
     }
@@ -172,22 +155,18 @@ impl Cluster {
             Event::Claims { epoch, claims, difference, fixed, opaque } => {
                 self.claim(epoch, (claims, difference), (fixed, opaque), out);
             }
-            Event::Report(report) => self.report_measured(report, out),
             Event::Orders(orders) => self.order(now, &orders, out),
             Event::Copies(copies) => self.place_copies(now, copies, out),
             Event::Overlay { over, .. } if over != self.elastic.overlay.number => {}
             Event::Overlay { trees, lossy, .. } => self.plant(trees, lossy, out),
-            Event::Probe { from, to } => self.ask_for_probe(from, to, out),
             Event::Drain { id } => {
                 if let Err(why) = self.drain(now, id, out) {
                     Self::log(out, Level::Warning, why);
                 }
             }
-            Event::Stalled(round) => self.tell_stalled(round, out),
-            Event::RoundTimes(times) => self.elastic.books.times = times,
-            Event::Sessions(sessions) => self.sessions = sessions,
-            Event::Exchanges(exchanges) => self.exchanges = exchanges,
+            Event::StatusTold { guest, text } => self.answer_operator(guest, Ok(text), out),
             Event::Tell(words) => self.tell(words, out),
+            Event::Meet { id } => self.connect_relay(id, out),
             Event::ChannelDown { id: SCHEDULER } if self.scheduler_may_return() => {
                 self.scheduler_in_doubt(now);
             }
@@ -244,6 +223,24 @@ impl Cluster {
     #[must_use]
     pub const fn is_ready(&self) -> bool {
         self.ready
+    }
+
+    /// True while the job is complete, and goes on.
+    #[must_use]
+    pub const fn goes_on(&self) -> bool {
+        self.ready && self.failure.is_none() && !self.finalizing
+    }
+
+    /// What this node was told of itself and the job.
+    #[must_use]
+    pub const fn config(&self) -> &ClusterConfig {
+        &self.config
+    }
+
+    /// True if this node is the scheduler.
+    #[must_use]
+    pub fn is_scheduler(&self) -> bool {
+        self.config.role == Role::Scheduler
     }
 
     /// This node as others see it.
@@ -334,19 +331,12 @@ impl Cluster {
     pub fn next_deadline(&self) -> Option<Duration> {
         let down = self.down.values().map(|at| at.saturating_add(self.config.channel_down_limit));
         let report = (!self.ready).then_some(self.next_report);
-        let goes_on = self.failure.is_none() && !self.finalizing;
-        let waits = self.entered.values().filter(|_| goes_on).map(Entered::due);
         let guests = self.guests.next_deadline();
         let farewell = self.refusals.next_deadline();
-        let rest = waits.chain(guests).chain(farewell);
-        down.chain(self.next_heartbeat).chain(report).chain(rest).min()
+        down.chain(self.next_heartbeat).chain(report).chain(guests).chain(farewell).min()
     }
 
     // ---- helpers of all parts -------------------------------------------------------------------
-
-    pub(super) fn is_scheduler(&self) -> bool {
-        self.config.role == Role::Scheduler
-    }
 
     pub(super) fn next_timestamp(&mut self) -> i32 {
         let timestamp = self.timestamp;

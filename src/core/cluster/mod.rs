@@ -7,10 +7,12 @@
 //! come and go (`elastic`, `docs/elastic.md`): the scheduler makes policies (`policy`) from what
 //! servers claim (`collect`, `claims`), gives `orders`, lets servers in (`join`) and out (`drain`),
 //! goes on without `workers` where it may, and keeps a `journal`. `validate` is what it promises.
+//!
+//! What nodes and the scheduler tell each other of topics (`wire::topic`) it only passes on.
+//! `overview` says how the job is, as values; what else a status has is not known here.
 
 pub mod alike;
 mod barrier;
-mod circle;
 pub mod claimed;
 pub mod claims;
 #[cfg(test)]
@@ -39,20 +41,19 @@ mod registrant;
 mod registration;
 mod resume;
 pub mod said;
-mod status;
 pub mod tenures;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod types;
 mod validate;
 mod workers;
 
+pub use barrier::{BarrierPlace, OpenBarrier};
 pub use guests::READS_ITS_CONNECTION;
 pub use membership::Cluster;
+pub use overview::{MemberOverview, MemberState, Overview, Owned, Phase};
 pub use ranking::RankOrder;
 pub use refusals::giving_up;
-pub use status::{LinkStatus, NodeStatus, Status, TreeStatus, TreesStatus};
 pub use types::{
-    Action, ClusterConfig, Difference, Event, Failure, FailureKind, Level, Policy, RoundTimes,
-    Tell, WorkerTime,
+    Action, ClusterConfig, Difference, Event, Failure, FailureKind, Level, Policy, Tell,
 };

@@ -1,29 +1,94 @@
-//! How the job is, told from the membership: who is in it, in which state, and who has how much.
+//! How the job is, as the membership knows it: who is in it, in which state, and who has how much.
+//! Values only; what is said of them is made elsewhere.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use super::Cluster;
-use super::status::{NodeStatus, Status};
+use super::alike::SettingStatus;
 use crate::wire::{Node, NodeId, Role, id_to_rank};
 
-/// What one server owns.
-#[derive(Clone, Copy, Debug, Default)]
-struct Holding {
-    pieces: usize,
-    bytes: u64,
-    state_bytes: u64,
+/// Where a job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Not all are here.
+    Forming,
+    /// It runs.
+    Running,
+    /// A policy is being made.
+    Changing,
+    /// It cannot go on.
+    Failed,
+}
+
+/// How a node of the job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberState {
+    /// It has registered with a job that is not complete.
+    Registered,
+    /// Nothing is to be said of it.
+    Live,
+    /// It is in no policy yet.
+    Joining,
+    /// A server that is being emptied.
+    Draining,
+    /// A server whose values do not move.
+    Fixed,
+    /// It is dead.
+    Dead,
+    /// A server that was emptied, and left.
+    Released,
+    /// A worker that took the place of a dead one.
+    Back,
+}
+
+/// What a server owns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Owned {
+    /// Pieces.
+    pub pieces: usize,
+    /// Bytes of their values.
+    pub bytes: u64,
+    /// Bytes of what belongs to these values.
+    pub state_bytes: u64,
+}
+
+/// A node of the job, and how it is.
+#[derive(Clone, Copy, Debug)]
+pub struct MemberOverview<'a> {
+    /// The node.
+    pub node: &'a Node,
+    /// Its rank; 0 before the job is complete.
+    pub rank: i32,
+    /// How it is.
+    pub state: MemberState,
+    /// What it owns.
+    pub owned: Owned,
+}
+
+/// The job as this node knows it; the scheduler knows most.
+#[derive(Debug)]
+pub struct Overview<'a> {
+    /// Where it is.
+    pub phase: Phase,
+    /// For people: why it cannot go on, or who is missing; else empty.
+    pub note: String,
+    /// Everybody but the scheduler, those too that have only registered.
+    pub members: Vec<MemberOverview<'a>>,
+    /// Pieces of which no other server has all that was answered, where copies are to be kept.
+    pub uncopied: usize,
+    /// Settings that nodes must have alike.
+    pub settings: Vec<SettingStatus>,
 }
 
 impl Cluster {
-    /// How the job is, as far as this node knows; the scheduler knows most.
+    /// How the job is.
     #[must_use]
-    pub fn status(&self, now: Duration) -> Status {
+    pub fn overview(&self) -> Overview<'_> {
         let phase = match (&self.failure, self.ready) {
-            (Some(_), _) => "failed",
-            (None, false) => "forming",
-            (None, true) if self.elastic.books.collection.is_some() => "changing",
-            (None, true) => "running",
+            (Some(_), _) => Phase::Failed,
+            (None, false) => Phase::Forming,
+            (None, true) if self.elastic.books.collection.is_some() => Phase::Changing,
+            (None, true) => Phase::Running,
         };
         let note = match &self.failure {
             Some(failure) => failure.text.clone(),
@@ -32,41 +97,22 @@ impl Cluster {
         };
         let registered = self.registrants.values().map(|registrant| &registrant.node);
         let others = self.members.values().filter(|node| node.role != Role::Scheduler);
-        let (times, holdings) = (&self.elastic.books.times, self.holdings());
-        Status {
-            scheduler: self.config.scheduler.address(),
-            phase: phase.to_owned(),
-            workers: self.config.num_workers,
-            servers: self.config.num_servers,
-            elastic: self.elastic.on,
-            epoch: self.elastic.policy.epoch,
-            replicas: self.elastic.policy.replicas,
-            nodes: others.chain(registered).map(|node| self.status_of(node, &holdings)).collect(),
-            predicted: times.predicted.map(|time| time.as_secs_f64()),
-            measured: times.measured.map(|time| time.as_secs_f64()),
-            // Requests of an exchange go on beside the program's iterations.
-            iteration: times
-                .iteration()
-                .filter(|_| self.exchange().is_none())
-                .map(|time| time.as_secs_f64()),
-            bound: times.bound.map(|time| time.as_secs_f64()),
-            eta: times.eta().filter(|_| self.exchange().is_none()),
-            limit: times.limit.clone(),
-            no_plan: times.no_plan.clone(),
-            advice: times.advice.clone(),
+        let owned = self.owned();
+        let members = others.chain(registered).map(|node| MemberOverview {
+            node,
+            rank: if self.ready { id_to_rank(node.id) } else { 0 },
+            state: self.state_of(node.id),
+            owned: owned.get(&node.id).copied().unwrap_or_default(),
+        });
+        Overview {
+            phase,
             note,
-            waits: self.waits(now),
-            sessions: self.sessions.clone(),
-            trees: times.trees.as_deref().cloned(),
-            exchange: self.exchange().map(|spec| spec.describe()),
-            exchanges: self.exchanges.clone(),
-            exchange_advice: self.exchange_advice(),
+            members: members.collect(),
             uncopied: self.uncopied(),
             settings: self.alike.status(),
         }
     }
 
-    /// Pieces of which no other server has all that was answered.
     fn uncopied(&self) -> usize {
         let pieces = self.elastic.books.pieces.values().flat_map(|key| &key.pieces);
         let kept = self.elastic.on && self.elastic.policy.replicas > 0;
@@ -74,51 +120,37 @@ impl Cluster {
     }
 
     /// What each server owns.
-    fn holdings(&self) -> BTreeMap<NodeId, Holding> {
-        let mut holdings = BTreeMap::<NodeId, Holding>::new();
+    fn owned(&self) -> BTreeMap<NodeId, Owned> {
+        let mut all = BTreeMap::<NodeId, Owned>::new();
         for piece in self.elastic.books.pieces.values().flat_map(|key| &key.pieces) {
-            let own = holdings.entry(piece.owner).or_default();
+            let own = all.entry(piece.owner).or_default();
             own.pieces += 1;
             own.bytes = own.bytes.saturating_add(piece.bytes);
             own.state_bytes = own.state_bytes.saturating_add(piece.state_bytes);
         }
-        holdings
+        all
     }
 
-    fn status_of(&self, node: &Node, holdings: &BTreeMap<NodeId, Holding>) -> NodeStatus {
-        let (id, books) = (node.id, &self.elastic.books);
-        let state = if self.elastic.policy.released.contains(&id) {
-            "released"
+    fn state_of(&self, id: NodeId) -> MemberState {
+        let books = &self.elastic.books;
+        if self.elastic.policy.released.contains(&id) {
+            MemberState::Released
         } else if self.lost.contains_key(&id) {
-            "dead"
+            MemberState::Dead
         } else if !self.ready {
-            "registered"
+            MemberState::Registered
         } else if books.draining.contains(&id) {
-            "draining"
+            MemberState::Draining
         } else if books.returning.contains(&id) {
-            "joining"
+            MemberState::Joining
         } else if books.lives.contains_key(&id) {
-            "back"
+            MemberState::Back
         } else if books.fixed.contains_key(&id) {
-            "fixed"
+            MemberState::Fixed
         } else if books.joining.contains(&id) {
-            "joining"
+            MemberState::Joining
         } else {
-            "live"
-        };
-        let own = holdings.get(&id).copied().unwrap_or_default();
-        let time = books.times.workers.get(&id).filter(|_| self.exchange().is_none());
-        NodeStatus {
-            role: node.role.name().to_owned(),
-            rank: if self.ready { id_to_rank(id) } else { 0 },
-            id,
-            address: node.address(),
-            state: state.to_owned(),
-            pieces: own.pieces,
-            bytes: own.bytes,
-            state_bytes: own.state_bytes,
-            computes: time.map(|time| time.computes.as_secs_f64()),
-            waits: time.map(|time| time.waits.as_secs_f64()),
+            MemberState::Live
         }
     }
 }

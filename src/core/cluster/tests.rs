@@ -7,12 +7,14 @@ mod guests;
 mod pauses;
 mod refusals;
 mod replacements;
-mod sessions;
+mod topics;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::*;
+use crate::scheduler::{Line, Waits};
+use crate::wire::topic::Topic;
 use crate::wire::{
     ALL_GROUP, EMPTY, Message, Node, NodeId, Role, SCHEDULER, SERVER_GROUP, WORKER_GROUP, ability,
     id_to_rank,
@@ -31,10 +33,12 @@ struct Job {
     wire: VecDeque<(usize, usize, Option<NodeId>, Message)>,
     events: Vec<Vec<Action>>,
     dead: Vec<bool>,
+    /// The scheduler's; what it says is among its actions.
+    waits: Waits,
 }
 
 /// A node that listens there; the scheduler is at `s:1`.
-pub(super) fn config(
+pub(crate) fn config(
     role: Role,
     host: &str,
     port: i32,
@@ -67,7 +71,6 @@ pub(super) fn config(
         channel_down_limit: 3 * SECOND,
         start_timeout: None,
         report_interval: 10 * SECOND,
-        stall_report: 10 * SECOND,
         trees: false,
         exchange: None,
         recovery_wait: 60 * SECOND,
@@ -95,6 +98,7 @@ impl Job {
             wire: VecDeque::new(),
             events: vec![Vec::new(); count],
             dead: vec![false; count],
+            waits: Waits::new(10 * SECOND),
         };
         for i in 0..count {
             if !job.nodes[i].is_scheduler() {
@@ -118,7 +122,8 @@ impl Job {
     }
 
     fn feed(&mut self, i: usize, event: Event) {
-        let mut actions = Vec::new();
+        let ticks = matches!(event, Event::Tick);
+        let (mut actions, mut lines) = (Vec::new(), Vec::new());
         self.nodes[i].handle(self.now, event, &mut actions);
         for action in actions {
             match &action {
@@ -137,10 +142,24 @@ impl Job {
                     self.names[i].insert(*to, name);
                 }
                 Action::Send { to, message } => self.post(i, *to, message.clone()),
+                Action::Told { from, topic: Topic::Stall, bytes } if i == 0 => {
+                    self.waits.told(self.now, *from, bytes, &self.nodes[0], &mut lines);
+                }
+                Action::CustomerLeft { id, .. } if i == 0 => self.waits.left(*id),
                 _ => {}
             }
             self.events[i].push(action);
         }
+        if ticks && i == 0 {
+            self.waits.look(self.now, &self.nodes[0], &mut lines);
+        }
+        let lines = lines.into_iter().map(|Line { level, text }| Action::Log { level, text });
+        self.events[i].extend(lines);
+    }
+
+    /// Who waits for whom.
+    fn waits(&self) -> Vec<String> {
+        self.waits.lines(self.now, &self.nodes[0])
     }
 
     fn post(&mut self, i: usize, to: NodeId, message: Message) {

@@ -1,17 +1,13 @@
 //! What goes into the membership and what comes out.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
 
 use super::ranking::RankOrder;
-use super::status::TreesStatus;
-use crate::wire::balance::SessionStatus;
-use crate::wire::elastic::{Claim, CopyPlace, KeyRoute, LiveWorker, Order, StalledRound, Topic};
+use crate::wire::elastic::{Claim, CopyPlace, KeyRoute, LiveWorker, Order};
 use crate::wire::exchange::ExchangeSpec;
-use crate::wire::exchange::status::ExchangeStatus;
+use crate::wire::topic::Topic;
 use crate::wire::trees::{Overlay, TreeTable};
 use crate::wire::{Key, Message, Node, NodeId, Role, Setting};
 
@@ -40,8 +36,6 @@ pub struct ClusterConfig {
     pub start_timeout: Option<Duration>,
     /// Between two words about who is missing.
     pub report_interval: Duration,
-    /// Scheduler: a barrier that has waited for so long is said.
-    pub stall_report: Duration,
     /// Scheduler: its owner wants rounds to go along trees.
     pub trees: bool,
     /// Scheduler: its owner wants workers to train while deltas travel.
@@ -101,57 +95,8 @@ pub struct Policy {
     pub exchange: Option<ExchangeSpec>,
 }
 
-/// What a worker does in an iteration.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct WorkerTime {
-    /// None of its requests is under way.
-    pub computes: Duration,
-    /// Some are: it waits for the network, or for other workers.
-    pub waits: Duration,
-}
-
-/// How long a round takes, as the scheduler's owner knows it: shown by `pslite status`.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct RoundTimes {
-    /// What the planner expects of the placement in force.
-    pub predicted: Option<Duration>,
-    /// What was seen lately.
-    pub measured: Option<Duration>,
-    /// The lower bound T*: no placement can be faster.
-    pub bound: Option<Duration>,
-    /// What an iteration takes each worker that says it.
-    pub workers: BTreeMap<NodeId, WorkerTime>,
-    /// For people: what limits it.
-    pub limit: String,
-    /// For people: why nothing is moved.
-    pub no_plan: String,
-    /// For people: whether one server more, or one fewer, would pay.
-    pub advice: String,
-    /// The trees that rounds go along; none: they go straight to the servers, or nobody knows of
-    /// links.
-    pub trees: Option<Arc<TreesStatus>>,
-}
-
-impl RoundTimes {
-    /// The lower bound by what was measured: 1 is the best that can be.
-    #[must_use]
-    pub fn eta(&self) -> Option<f64> {
-        let measured = self.measured.filter(|time| !time.is_zero())?;
-        Some(self.bound?.as_secs_f64() / measured.as_secs_f64())
-    }
-
-    /// How long an iteration is, median over workers.
-    #[must_use]
-    pub fn iteration(&self) -> Option<Duration> {
-        let mut all: Vec<Duration> =
-            self.workers.values().map(|time| time.computes + time.waits).collect();
-        all.sort_unstable();
-        all.get(all.len() / 2).copied()
-    }
-}
-
-/// Something to be said of a topic, which the membership only passes on: between a worker and the
-/// scheduler.
+/// Something to be said of a topic, which the membership only passes on: between the scheduler and
+/// another node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tell {
     /// To whom.
@@ -259,8 +204,6 @@ pub enum Event {
         /// The name of mine.
         ours: &'static str,
     },
-    /// Any node: measurements for the scheduler's owner, in an encoding of its own.
-    Report(bytes::Bytes),
     /// Scheduler: what is to move, and who has it. Ignored unless [`super::Cluster::may_order`].
     Orders(Vec<(NodeId, Order)>),
     /// Scheduler: which server is to keep the copies of which. Ignored as `Orders` are.
@@ -275,28 +218,26 @@ pub enum Event {
         /// What went along the former ones may be lost: a link is cut, for instance.
         lossy: bool,
     },
-    /// Scheduler: an idle link is to be probed.
-    Probe {
-        /// Who sends the padding.
-        from: NodeId,
-        /// Who measures it.
-        to: NodeId,
-    },
     /// Scheduler: empty that server and release it.
     Drain {
         /// The server.
         id: NodeId,
     },
-    /// Server: the oldest round that has waited for long; `None`: none has any more.
-    Stalled(Option<StalledRound>),
-    /// Scheduler: what `pslite status` shows of the time of a round.
-    RoundTimes(RoundTimes),
-    /// Scheduler: what `pslite status` shows of batch sizes.
-    Sessions(Vec<SessionStatus>),
-    /// Scheduler: what `pslite status` shows of workers that train while deltas travel.
-    Exchanges(Vec<ExchangeStatus>),
-    /// What this node says of topics: a worker to the scheduler, or that to workers.
+    /// Scheduler: how the job is, in answer to [`Action::StatusAsked`].
+    StatusTold {
+        /// As it was asked.
+        guest: Option<NodeId>,
+        /// The answer.
+        text: String,
+    },
+    /// What this node says of topics: to the scheduler, or that to others.
     Tell(Vec<Tell>),
+    /// Worker: something is to go straight to that node. If it is another worker that this one has
+    /// no connection to, it gets one.
+    Meet {
+        /// The node.
+        id: NodeId,
+    },
 }
 
 /// What a node has to do.
@@ -371,11 +312,6 @@ pub enum Action {
     },
     /// The job cannot go on. Comes once.
     Failed(Failure),
-    /// A server joined the job. It is in no policy before it has all commands.
-    NodeJoined {
-        /// The server.
-        node: Node,
-    },
     /// Elastic job, every node: a policy is in force.
     Policy {
         /// Who serves.
@@ -408,20 +344,7 @@ pub enum Action {
     /// Server: all workers are done, and rank 0, which tells MXNet's servers to stop, is dead. It
     /// is to do as if that had told it.
     Stop,
-    /// Any node but the scheduler: send `to` padding if the link there is idle, so that it can
-    /// measure the link.
-    Probe {
-        /// Who measures it.
-        to: NodeId,
-    },
-    /// Scheduler: what a node measured.
-    Report {
-        /// The node.
-        from: NodeId,
-        /// In the encoding of [`Event::Report`].
-        report: bytes::Bytes,
-    },
-    /// Scheduler: what a worker says of a topic. Worker: what the scheduler says of it.
+    /// Scheduler: what another node says of a topic. Others: what the scheduler says of it.
     Told {
         /// Who.
         from: NodeId,
@@ -429,6 +352,11 @@ pub enum Action {
         topic: Topic,
         /// In the encoding of the topic.
         bytes: bytes::Bytes,
+    },
+    /// Scheduler: an operator asks how the job is ([`Event::StatusTold`]).
+    StatusAsked {
+        /// The channel by which it is told; none: the connection by which it asked.
+        guest: Option<NodeId>,
     },
     /// Scheduler: to be in the journal before the actions that follow.
     Record(super::journal::Record),

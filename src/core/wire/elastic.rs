@@ -352,21 +352,21 @@ pub enum SchedulerMessageKind {
     /// Scheduler to operator: `text`, which is JSON after `Status`. `node`: 0 if what was asked for
     /// is done. Server to operator: `told`, after `Save`.
     Told = 8,
-    /// Any node to scheduler: what it measured, as `report` says.
+    /// Any node to scheduler: which policy it knows (`epoch`). With a `report` the topic `Measure`.
     Report = 9,
-    /// Scheduler to a node: send padding to `node`, whose link from you is idle
+    /// The topic `Probe`, from the scheduler: send padding to `node`, whose link from you is idle
     /// (`native::Kind::Probe`).
     Probe = 10,
     /// Scheduler to a server: the workers are done, and the one that would tell it to stop is dead.
     Stop = 11,
-    /// The topic [`Topic::Batches`]: `told`.
+    /// The topic `Batches` ([`super::topic`]): `told`.
     Balance = 12,
     /// Scheduler to workers: pieces that have moved are where `routes` say. Who does not get it
     /// learns the same from its next request.
     Routes = 13,
     /// Scheduler to all: the trees of `overlay` are in force.
     Overlay = 14,
-    /// The topic [`Topic::Exchange`]: `told`.
+    /// The topic `Exchange`: `told`.
     Exchange = 15,
     /// Operator to a server: which values it has, as `told` says ([`super::save`]). It answers by
     /// `Told`.
@@ -374,41 +374,9 @@ pub enum SchedulerMessageKind {
     /// A node that has no place in the job yet to the scheduler, in every job of ours: it ends, for
     /// the reason in `text`, which names it. `number`: its incarnation, if it has registered.
     GivesUp = 40,
-    /// Server to scheduler, in every job of ours: the oldest round that has waited for long, in
+    /// The topic `Stall`, in every job of ours: the oldest round that has waited for long, in
     /// `stalled`; without it: none does any more.
     Stalled = 20,
-}
-
-/// What a worker and the scheduler say to each other in every job of ours, and the membership only
-/// passes on. A new topic is a kind of message with an encoding of its own; it needs no further
-/// event, action or field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Topic {
-    /// Batch sizes ([`super::balance`]).
-    Batches,
-    /// Training while deltas travel ([`super::exchange::word`]).
-    Exchange,
-}
-
-impl Topic {
-    /// The kind of message that says something of it.
-    #[must_use]
-    pub const fn kind(self) -> SchedulerMessageKind {
-        match self {
-            Self::Batches => SchedulerMessageKind::Balance,
-            Self::Exchange => SchedulerMessageKind::Exchange,
-        }
-    }
-
-    /// What a message of that kind is about, if that is a topic.
-    #[must_use]
-    pub const fn of(kind: SchedulerMessageKind) -> Option<Self> {
-        match kind {
-            SchedulerMessageKind::Balance => Some(Self::Batches),
-            SchedulerMessageKind::Exchange => Some(Self::Exchange),
-            _ => None,
-        }
-    }
 }
 
 /// A round of pushes that has waited for long. Numbers are what servers say to people; nothing
@@ -433,6 +401,20 @@ pub struct StalledRound {
     /// The customer with keys of its own whose key that is; 0: none.
     #[prost(uint32, tag = "6")]
     pub space: u32,
+}
+
+impl StalledRound {
+    /// Reads one; `None` if the bytes are none.
+    #[must_use]
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        read(bytes)
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn bytes(&self) -> Bytes {
+        prost::Message::encode_to_vec(self).into()
+    }
 }
 
 /// Where the copies of what a server owns are kept.
@@ -554,7 +536,7 @@ pub struct SchedulerMessage {
     /// `Stalled`: that round.
     #[prost(message, optional, tag = "30")]
     pub stalled: Option<StalledRound>,
-    /// Of a [`Topic`]: in the encoding of the topic. Of `Save` and its answer: theirs.
+    /// Of a topic ([`super::topic`]): in its encoding. Of `Save` and its answer: theirs.
     #[prost(bytes = "bytes", tag = "31")]
     pub told: Bytes,
     /// `Overlay`: that one.

@@ -1,9 +1,9 @@
 //! Bytes to typed messages and back. No I/O, no clock, no policy; depends on nothing else in this
 //! crate. `message` has the types, `encode` and `decode` the bytes of dmlc's ps-lite, `byteps`
 //! those of bytedance's; `dialect` chooses. `native` has the frames between two of our own nodes,
-//! `elastic` what they say about pieces that move, `balance` about batch sizes, `agreement` about
-//! what all workers have to say alike, `exchange` how workers train while deltas travel; `socks`
-//! what is said to tunnels.
+//! `elastic` what they say about pieces that move, `topic` what the membership only passes on,
+//! `balance` about batch sizes, `agreement` about what all workers have to say alike, `exchange`
+//! how workers train while deltas travel; `socks` what is said to tunnels.
 
 pub mod agreement;
 pub mod balance;
@@ -21,6 +21,7 @@ pub mod save;
 pub mod socks;
 #[cfg(test)]
 mod tests;
+pub mod topic;
 pub mod trees;
 
 pub use decode::{DecodeError, decode_meta};

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::{FRAME_BYTES_MAX, LOOK, Operator, answer_of};
 use crate::error::{NodeError, Result};
-use pslite_core::cluster::{READS_ITS_CONNECTION, Status};
+use pslite_core::cluster::READS_ITS_CONNECTION;
+use pslite_core::scheduler::Status;
 use pslite_core::store::saved::{SavedArray, SavedModel};
 use pslite_core::wire::agreement::Fact;
 use pslite_core::wire::elastic::{SchedulerMessage, SchedulerMessageKind};

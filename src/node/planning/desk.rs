@@ -8,11 +8,14 @@ use super::planting::{Plan, Planned};
 use super::probes::Probe;
 use super::{Planning, Planting, Steps};
 use crate::running::NodeState;
+use crate::settings::Settings;
 use crate::sync::lock;
-use pslite_core::cluster::{Cluster, Event};
+use pslite_core::cluster::{Cluster, Event, Tell};
 use pslite_core::placement::graph::Topology;
 use pslite_core::placement::measured::Measured;
+use pslite_core::scheduler::RoundTimes;
 use pslite_core::store::SumOrder;
+use pslite_core::wire::topic::{ProbeRequest, Topic};
 use pslite_core::wire::{NodeId, Role};
 use pslite_observe::log::{self, Level};
 
@@ -46,9 +49,7 @@ impl Desk {
             (Planning::new(replicas, ranks, seed, probe_after), Planting::default())
         });
         let mut probes = planning.probes(now, cluster);
-        let repeats = settings.sum_order == SumOrder::Trees;
-        let (topology, links) = (settings.topology, settings.links.as_ref());
-        let plan = Plan { topology, links, fixed: repeats || !settings.planning, repeats };
+        let plan = plan(settings);
         planning.set_enabled(settings.planning && places(plan, planting));
         probes.extend(planting.probes(now, cluster, plan));
         let steps = match planting.weighs_star() {
@@ -68,8 +69,16 @@ impl Desk {
             log::write(Level::Info, &text);
             Event::Overlay { over: cluster.overlay().number, trees, lossy }
         }));
-        events.extend(probes.into_iter().map(|Probe { from, to }| Event::Probe { from, to }));
-        let exchange = cluster.exchange().is_some();
+        if !probes.is_empty() {
+            events.push(Event::Tell(probes.into_iter().map(asked).collect()));
+        }
+        events
+    }
+
+    /// How long a round takes.
+    pub(crate) fn times(&self, state: &NodeState, cluster: &Cluster) -> RoundTimes {
+        let Some((planning, planting)) = &mut *lock(&self.0) else { return RoundTimes::default() };
+        let (now, exchange) = (state.now(), cluster.exchange().is_some());
         let mut times = planning.times(now, exchange);
         if let Some(expected) = planting.expected() {
             let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds).ok();
@@ -77,11 +86,22 @@ impl Desk {
             times.bound = expected.bound.and_then(seconds);
             (times.no_plan, times.advice) = Default::default();
             times.limit = if exchange { String::new() } else { planning.held_up(now) };
-            times.trees = planting.status(now, cluster, plan);
+            times.trees = planting.status(now, cluster, plan(&state.settings));
         }
-        events.push(Event::RoundTimes(times));
-        events
+        times
     }
+}
+
+/// What trees are planned for, as the settings say it.
+fn plan(settings: &Settings) -> Plan<'_> {
+    let repeats = settings.sum_order == SumOrder::Trees;
+    let (topology, links) = (settings.topology, settings.links.as_ref());
+    Plan { topology, links, fixed: repeats || !settings.planning, repeats }
+}
+
+/// Its sender is asked for it.
+fn asked(Probe { from, to }: Probe) -> Tell {
+    Tell { to: from, topic: Topic::Probe, bytes: ProbeRequest { to }.bytes() }
 }
 
 /// Whether keys are placed by what the network carries. While trees may be planned they stay: trees

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::probes::{Probe, Probes};
-use pslite_core::cluster::{Cluster, RoundTimes, WorkerTime};
+use pslite_core::cluster::Cluster;
 use pslite_core::placement::cost::Replicas;
 use pslite_core::placement::layout::{Move, PieceLoad, Plan};
 use pslite_core::placement::links::PROBE_AFTER;
@@ -15,6 +15,7 @@ use pslite_core::placement::planner::{
 };
 use pslite_core::placement::stragglers::{IterationTime, SlowWorker};
 use pslite_core::random::Random;
+use pslite_core::scheduler::{RoundTimes, WorkerTime};
 use pslite_core::text;
 use pslite_core::values::{KeyRange, server_key_ranges};
 use pslite_core::wire::elastic::{CopyPlace, Order};

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::site_links::Carrying;
-use pslite_core::cluster::{Cluster, LinkStatus, TreeStatus};
+use pslite_core::cluster::Cluster;
 use pslite_core::placement::graph::text::MBIT;
 use pslite_core::placement::graph::{NamedGraph, Proposal, Scheme, Tree, drawing};
+use pslite_core::scheduler::{LinkStatus, TreeStatus};
 use pslite_core::text::few;
 use pslite_core::wire::trees::{TreeNode, TreeTable};
 use pslite_core::wire::{NodeId, id_to_rank};

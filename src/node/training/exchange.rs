@@ -5,13 +5,14 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use crate::sync::lock;
-use pslite_core::cluster::{Event, Tell};
+use pslite_core::cluster::Tell;
 use pslite_core::training::exchange::Coordinator;
 use pslite_core::training::exchange::coordinator::Outbox;
 use pslite_core::wire::NodeId;
-use pslite_core::wire::elastic::Topic;
 use pslite_core::wire::exchange::ExchangeSpec;
+use pslite_core::wire::exchange::status::ExchangeStatus;
 use pslite_core::wire::exchange::word::ExchangeReport;
+use pslite_core::wire::topic::Topic;
 
 /// Windows and steps follow what is measured that often.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -60,7 +61,7 @@ impl ExchangeDesk {
     }
 
     /// Time has passed. Returns what follows, once a second.
-    pub(crate) fn tick(&self, now: Duration) -> Vec<Event> {
+    pub(crate) fn tick(&self, now: Duration) -> Vec<Tell> {
         {
             let mut desk = lock(&self.0);
             if now.saturating_sub(desk.looked) < LOOK_EVERY || desk.coordinator.is_none() {
@@ -68,10 +69,12 @@ impl ExchangeDesk {
             }
             desk.looked = now;
         }
-        let words = self.with(Coordinator::tick);
-        let status = lock(&self.0).coordinator.as_ref().map(Coordinator::status);
-        let tell = (!words.is_empty()).then_some(Event::Tell(words));
-        tell.into_iter().chain(status.map(Event::Exchanges)).collect()
+        self.with(Coordinator::tick)
+    }
+
+    /// How the exchanges are.
+    pub(crate) fn status(&self) -> Vec<ExchangeStatus> {
+        lock(&self.0).coordinator.as_ref().map_or_else(Vec::new, Coordinator::status)
     }
 
     fn with(&self, act: impl FnOnce(&mut Coordinator, &mut Outbox)) -> Vec<Tell> {

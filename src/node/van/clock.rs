@@ -48,6 +48,7 @@ impl Van {
             }
             self.balance();
             self.event(Event::Tick);
+            self.look_at_waits();
             self.rest();
         }
         self.say_last_carriers();

@@ -12,6 +12,7 @@ use crate::error::{NodeError, Result};
 use crate::journal::Journal;
 use crate::sync::lock;
 use pslite_core::cluster::{Cluster, Failure};
+use pslite_core::scheduler::Waits;
 use pslite_core::wire::NodeId;
 
 /// See the module.
@@ -40,10 +41,13 @@ pub(super) struct Core {
     pub(super) channels: BTreeMap<NodeId, bool>,
     /// A scheduler's.
     pub(super) journal: Option<Journal>,
+    /// A scheduler's.
+    pub(super) waits: Waits,
 }
 
 impl Job {
-    pub(super) fn new(cluster: Cluster, journal: Option<Journal>) -> Self {
+    /// `limit`: what has waited for less is not said.
+    pub(super) fn new(cluster: Cluster, journal: Option<Journal>, limit: Duration) -> Self {
         Self {
             core: Mutex::new(Core {
                 cluster,
@@ -54,6 +58,7 @@ impl Job {
                 failure: None,
                 channels: BTreeMap::new(),
                 journal,
+                waits: Waits::new(limit),
             }),
             changed: Condvar::new(),
             trouble: AtomicBool::new(false),
@@ -159,7 +164,7 @@ mod tests {
     fn job() -> Job {
         let node = fake::scheduler();
         let config = cluster_config(&fake::settings("scheduler", &[]), node.clone(), node, true);
-        Job::new(Cluster::new(config, Duration::ZERO), None)
+        Job::new(Cluster::new(config, Duration::ZERO), None, Duration::MAX)
     }
 
     fn says(result: Result<()>) -> String {

@@ -109,6 +109,7 @@ impl Van {
             Action::NodeReplaced { node } => self.replaced(core, &node),
             Action::CustomerLeft { id, customer_id } => {
                 self.customers.broadcast(&Delivery::CustomerLeft { id, customer_id });
+                core.waits.left(id);
                 if customer_id == 0 {
                     return self.balance_without(core, id, Gone::HasLeft);
                 }
@@ -116,17 +117,15 @@ impl Van {
             Action::Failed(failure) => self.failed(core, &failure),
             Action::Log { level, text } => log::write(log_level(level), &text),
             Action::Answer { .. } => {} // `handle_with` has it.
-            Action::NodeJoined { .. }
-            | Action::Policy { .. }
+            Action::Told { from, topic, bytes } => return self.told(core, from, topic, &bytes),
+            Action::StatusAsked { guest } => return Some(self.status_asked(core, guest)),
+            Action::Policy { .. }
             | Action::Routes { .. }
             | Action::Overlay(_)
             | Action::Collect { .. }
             | Action::Orders { .. }
             | Action::Leave
             | Action::Stop
-            | Action::Probe { .. }
-            | Action::Report { .. }
-            | Action::Told { .. }
             | Action::Record(_) => return self.elastic(core, action),
         }
         None

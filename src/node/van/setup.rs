@@ -60,7 +60,6 @@ pub(super) fn cluster_config(
         channel_down_limit: settings.peer_timeout,
         start_timeout: settings.start_timeout,
         report_interval: settings.report_interval,
-        stall_report: settings.stall_report,
         trees: settings.topology != Topology::Star,
         exchange: settings.exchange,
         recovery_wait: settings.recovery_wait,

@@ -15,15 +15,14 @@ use crate::error::{NodeError, Result};
 use crate::recipient::Finish;
 use crate::running::NodeRef;
 use crate::sync::lock;
-use pslite_core::cluster::{Event, Tell};
 use pslite_core::kv::{Assembled, Failure, FailureKind, Pending, RequestError, Slices};
 use pslite_core::store::Reminder;
 use pslite_core::store::command::Head;
 use pslite_core::store::local::Obeyed;
-use pslite_core::wire::elastic::Topic;
 use pslite_core::wire::exchange::ExchangeSpec;
 use pslite_core::wire::exchange::word::{ExchangeId, ExchangeReport, ExchangeWord};
-use pslite_core::wire::{Key, Meta, SCHEDULER, server_id};
+use pslite_core::wire::topic::Topic;
+use pslite_core::wire::{Key, Meta, server_id};
 use pslite_core::worker::{Begins, LocalStep, LocalTraining, Own};
 use pslite_observe::log::{self, Level};
 
@@ -166,7 +165,7 @@ impl WorkerCustomer {
     fn say(&self, node: &NodeRef, report: ExchangeReport) {
         let of = ExchangeId { app: self.base.app_id, customer: self.base.customer_id };
         let bytes = ExchangeReport { of, ..report }.bytes();
-        node.event(Event::Tell(vec![Tell { to: SCHEDULER, topic: Topic::Exchange, bytes }]));
+        node.tell(Topic::Exchange, bytes);
     }
 
     /// A request of the program goes to the servers after all.

@@ -7,15 +7,17 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use super::{Payload, Requests, WorkerCustomer};
 use crate::running::NodeRef;
 use crate::sync::{lock, try_lock};
-use pslite_core::cluster::Event;
 use pslite_core::keys::KeyName;
 use pslite_core::store::Reminder;
 use pslite_core::values::spaces::{SPACE_KEYS, Space, space_begin};
 use pslite_core::wire::NodeId;
 use pslite_core::wire::elastic::StalledRound;
+use pslite_core::wire::topic::Topic;
 use pslite_core::worker::WaitsFor;
 use pslite_observe::log::{self, Level};
 
@@ -142,7 +144,8 @@ impl WorkerCustomer {
             watch.told.clone_from(&round);
             drop(watch);
             let waited = oldest.map_or(0, |oldest| oldest.waited.as_millis() as u64);
-            node.event(Event::Stalled(round.map(|round| StalledRound { waited, ..round })));
+            let round = round.map(|round| StalledRound { waited, ..round });
+            node.tell(Topic::Stall, round.map_or_else(Bytes::new, |round| round.bytes()));
         }
     }
 

@@ -9,8 +9,8 @@ use pslite_core::cluster::{Event, Tell};
 use pslite_core::invariant::Valid;
 use pslite_core::training::exchange::Coordinator;
 use pslite_core::training::exchange::coordinator::Outbox;
-use pslite_core::wire::elastic::Topic;
 use pslite_core::wire::exchange::word::ExchangeReport;
+use pslite_core::wire::topic::Topic;
 use pslite_core::wire::{NodeId, SCHEDULER};
 
 /// Windows and steps follow what is measured that often.

@@ -156,7 +156,6 @@ pub(super) fn cluster_config(
         channel_down_limit: second / 2,
         start_timeout: None,
         report_interval: 10 * second,
-        stall_report: 10 * second,
         trees: false,
         exchange: config.exchange.map(|exchange| exchange.spec),
         recovery_wait: 20 * second,

@@ -14,7 +14,8 @@ use pslite_core::cluster::{Action, Event, Tell};
 use pslite_core::random::Random;
 use pslite_core::training::balance::{Coordinator, Gone, Outbox, Worker};
 use pslite_core::wire::balance::{BalanceKind, BalanceMessage};
-use pslite_core::wire::elastic::{CopyPlace, Order, Topic};
+use pslite_core::wire::elastic::{CopyPlace, Order};
+use pslite_core::wire::topic::Topic;
 use pslite_core::wire::{ALL_GROUP, NodeId};
 
 /// Enters the job.

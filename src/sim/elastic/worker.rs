@@ -24,7 +24,8 @@ use pslite_core::cluster::{Action, Event};
 use pslite_core::invariant::Valid;
 use pslite_core::random::Random;
 use pslite_core::values::{KeyRange, KvPairs, Space, server_key_ranges};
-use pslite_core::wire::elastic::{KeyRoute, Topic};
+use pslite_core::wire::elastic::KeyRoute;
+use pslite_core::wire::topic::Topic;
 use pslite_core::wire::{ALL_GROUP, Meta, NodeId, SERVER_GROUP, WORKER_GROUP, id_to_rank};
 
 /// Enters the job.

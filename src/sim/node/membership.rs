@@ -77,18 +77,15 @@ impl<A: Application> Node<A> {
                 world.trace.line(world.now, format_args!("p{} says {text}", self.process));
             }
             // Nobody asks from outside.
-            Action::Log { .. } | Action::Answer { .. } => {}
+            Action::Log { .. } | Action::Answer { .. } | Action::StatusAsked { .. } => {}
             Action::Record(record) => world.disk.write(record.to_bytes()),
-            Action::NodeJoined { .. }
-            | Action::Policy { .. }
+            Action::Policy { .. }
             | Action::Routes { .. }
             | Action::Overlay(_)
             | Action::Collect { .. }
             | Action::Orders { .. }
             | Action::Leave
             | Action::Stop
-            | Action::Probe { .. }
-            | Action::Report { .. }
             | Action::Told { .. } => self.inbox.push_back(Input::Elastic(Box::new(action))),
         }
         None

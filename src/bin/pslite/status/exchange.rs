@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use pslite::cluster::Status;
+use pslite::scheduler::Status;
 use pslite::wire::exchange::status::{ExchangeStatus, ExchangeWorker};
 
 /// Adds lines for each exchange and its workers. Writing to a string cannot fail.

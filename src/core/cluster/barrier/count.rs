@@ -27,7 +27,7 @@ impl Cluster {
             return self.let_out(from, (group, command), (customer_id, timestamp), out);
         }
         let entered = self.entered.entry((group, domain)).or_default();
-        entered.came(now, from, self.config.stall_report);
+        entered.came(now, from);
         entered.members.insert((from, customer_id), timestamp);
         if self.is_full(group, domain) {
             self.release(group, domain, customer_id, out);

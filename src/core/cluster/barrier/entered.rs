@@ -1,5 +1,5 @@
 //! Who is in a barrier, as the one who waits knows it ([`Ticket`]) and as the scheduler does
-//! ([`Entered`]), and when a wait is said again. Must not know of the other members.
+//! ([`Entered`]). Must not know of the other members.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,8 +26,6 @@ pub(in crate::cluster) struct Entered {
     pub(in crate::cluster) members: BTreeMap<(NodeId, i32), i32>,
     /// Since when whoever is in it waits.
     pub(super) since: Duration,
-    /// After how long that is to be said next.
-    pub(super) say_after: Duration,
 }
 
 impl Entered {
@@ -38,26 +36,13 @@ impl Entered {
 
     /// Somebody came in. A barrier in which a worker waits has waited since the first one came:
     /// scheduler and servers of MXNet are in the last one for as long as the job runs.
-    pub(super) fn came(&mut self, now: Duration, from: NodeId, limit: Duration) {
+    pub(super) fn came(&mut self, now: Duration, from: NodeId) {
         if self.members.is_empty() || (is_worker(from) && !self.has_worker()) {
             self.since = now;
-            self.say_after = limit;
         }
     }
 
     pub(super) fn has_worker(&self) -> bool {
         self.members.keys().any(|(member, _)| is_worker(*member))
     }
-
-    /// When it is to be said next.
-    pub(in crate::cluster) const fn due(&self) -> Duration {
-        self.since.saturating_add(self.say_after)
-    }
-}
-
-/// When a round along a tree may be said again, and how long that is after it was said.
-#[derive(Clone, Copy, Debug, Default)]
-pub(in crate::cluster) struct RoundsSaid {
-    pub(super) next: Duration,
-    pub(super) gap: Duration,
 }

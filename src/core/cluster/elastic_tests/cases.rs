@@ -1,8 +1,9 @@
 //! Elastic jobs, one thing at a time.
 
 use super::world::{SECOND, World, config};
-use crate::cluster::{Action, Cluster, Difference, Event, Failure};
+use crate::cluster::{Action, Cluster, Difference, Event, Failure, MemberState, Tell};
 use crate::wire::elastic::{SchedulerMessage, SchedulerMessageKind};
+use crate::wire::topic::{ProbeRequest, Topic};
 use crate::wire::{
     ALL_GROUP, Command, Control, Message, NodeId, Origin, Role, SCHEDULER, SERVER_GROUP, ability,
     server_id,
@@ -110,29 +111,34 @@ fn the_death_of_one_changes_homes_and_goes_on() {
     assert_eq!(world.nodes[worker].ids_of(SERVER_GROUP), Some(vec![10, 12]));
 }
 
-/// The sender hears of a probe, and nobody else; nothing is asked of, or for, those who are gone.
+/// The sender hears of a probe, and nobody else; nothing is asked of those who are gone.
 #[test]
 fn the_sender_is_asked_for_a_probe() {
     let mut world = with_values(2);
     let worker = world.worker();
     let from = world.id(worker);
+    let bytes = ProbeRequest { to: 8 }.bytes();
     let asked = |world: &World, i: usize| {
-        let probe = |action: &&Action| matches!(action, Action::Probe { to: 8 });
+        let probe = |action: &&Action| match action {
+            Action::Told { from: SCHEDULER, topic: Topic::Probe, bytes: told } => *told == bytes,
+            _ => false,
+        };
         world.actions[i].iter().filter(probe).count()
     };
-    world.feed(0, Event::Probe { from, to: 8 });
+    let tell = |to| Event::Tell(vec![Tell { to, topic: Topic::Probe, bytes: bytes.clone() }]);
+    world.feed(0, tell(from));
     world.settle();
     assert_eq!(asked(&world, worker), 1);
     let others: Vec<usize> = (0..world.nodes.len()).filter(|i| *i != worker).collect();
     assert!(others.iter().all(|i| asked(&world, *i) == 0));
     // A word of anybody but the scheduler counts for nothing, and neither does a wish of another
     // node.
-    world.feed(others[1], Event::Probe { from, to: 8 });
+    world.feed(others[1], tell(from));
     world.dies(8);
-    world.feed(0, Event::Probe { from, to: 8 });
-    world.feed(0, Event::Probe { from: 8, to: from });
+    world.feed(0, tell(8));
     world.settle();
     assert_eq!(asked(&world, worker), 1);
+    assert!((0..world.nodes.len()).all(|i| i == worker || asked(&world, i) == 0));
 }
 
 /// An application's own handler: nothing of it is known elsewhere.
@@ -201,9 +207,9 @@ fn one_with_a_store_gets_no_keys_of_an_applications_handler() {
     world.pass(SECOND);
     let id = world.id(joined);
     assert_eq!(world.nodes[0].able_servers(), [8, 10]);
-    let status = world.nodes[0].status(std::time::Duration::ZERO);
-    let state = status.nodes.iter().find(|node| node.id == id).map(|node| &node.state[..]);
-    assert_eq!(state, Some("fixed"));
+    let members = world.nodes[0].overview().members;
+    let state = members.iter().find(|member| member.node.id == id).map(|member| member.state);
+    assert_eq!(state, Some(MemberState::Fixed));
     world.dies(id);
     assert_eq!(world.failure(), None, "it had nothing");
 }

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use super::world::{SECOND, World, config};
-use crate::cluster::{Action, Event, Level, RoundTimes, Status, WorkerTime};
+use crate::cluster::{Action, Event, Level};
+use crate::scheduler::{RoundTimes, Status, WorkerTime};
 use crate::wire::elastic::SchedulerMessageKind;
 use crate::wire::exchange::{ExchangeMode, ExchangeSpec, OuterRule};
 use crate::wire::{Role, ability};
@@ -181,7 +182,7 @@ fn times() -> RoundTimes {
 fn a_plain_job_is_told_what_an_exchange_would_bring() {
     let mut world = World::with(1, 2, 2, |config| config.node.abilities |= ABLE);
     assert_eq!(status(&mut world).exchange_advice, "", "nothing is measured");
-    world.feed(0, Event::RoundTimes(times()));
+    world.shown.times = times();
     let said = status(&mut world).exchange_advice;
     // The mean of 16 and 4 steps where each takes one.
     let expected = "PSLITE_SYNC=nbsync would do 10.0 x the steps (the slowest worker computes \
@@ -190,22 +191,22 @@ fn a_plain_job_is_told_what_an_exchange_would_bring() {
     assert_eq!(said, expected);
     let mut one = times();
     one.workers.remove(&11);
-    world.feed(0, Event::RoundTimes(one));
+    world.shown.times = one;
     assert_eq!(status(&mut world).exchange_advice, "", "of one worker nothing is known");
     let mut busy = times();
     for time in busy.workers.values_mut() {
         (time.computes, time.waits) = (Duration::from_secs(3), Duration::from_millis(500));
     }
-    world.feed(0, Event::RoundTimes(busy));
+    world.shown.times = busy;
     assert_eq!(status(&mut world).exchange_advice, "", "it would bring little");
 }
 
 #[test]
 fn who_cannot_exchange_is_not_told_to() {
     let mut able = job(|_| ABLE);
-    able.feed(0, Event::RoundTimes(times()));
+    able.shown.times = times();
     assert_eq!(status(&mut able).exchange_advice, "", "it does so");
     let mut old = World::with(1, 2, 2, |_| ());
-    old.feed(0, Event::RoundTimes(times()));
+    old.shown.times = times();
     assert_eq!(status(&mut old).exchange_advice, "", "its nodes are of an earlier version");
 }

@@ -3,7 +3,8 @@
 use super::cases::{question, with_values};
 use super::store::{BYTES, LENGTH};
 use super::world::SECOND;
-use crate::cluster::{Action, Event, Status};
+use crate::cluster::{Action, Event};
+use crate::scheduler::Status;
 use crate::wire::NodeId;
 use crate::wire::elastic::SchedulerMessageKind;
 

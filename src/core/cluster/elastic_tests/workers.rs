@@ -1,7 +1,7 @@
 //! Workers that die, come back and leave, in a job whose nodes all go on without them.
 
 use super::world::{SECOND, World, config};
-use crate::cluster::{Action, Difference, Event, Level};
+use crate::cluster::{Action, Difference, Event, Level, MemberState};
 use crate::wire::elastic::LiveWorker;
 use crate::wire::{ALL_GROUP, NodeId, Role, SERVER_GROUP, WORKER_GROUP, ability};
 
@@ -413,13 +413,13 @@ fn operators_see_who_is_gone_and_who_is_back() {
     let mut world = elastic(3, 2);
     world.dies_soon(11);
     let state = |world: &World, id: NodeId| {
-        let nodes = world.nodes[0].status(std::time::Duration::ZERO).nodes;
-        nodes.into_iter().find(|node| node.id == id).unwrap().state
+        let members = world.nodes[0].overview().members;
+        members.into_iter().find(|member| member.node.id == id).unwrap().state
     };
-    assert_eq!((state(&world, 9), state(&world, 11)), ("live".to_owned(), "dead".to_owned()));
+    assert_eq!((state(&world, 9), state(&world, 11)), (MemberState::Live, MemberState::Dead));
     world.start_worker(300, SAYS);
     world.pass(SECOND);
-    assert_eq!(state(&world, 11), "back");
+    assert_eq!(state(&world, 11), MemberState::Back);
     let lines: Vec<&str> = world.actions[0]
         .iter()
         .filter_map(|action| match action {

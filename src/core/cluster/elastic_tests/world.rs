@@ -9,6 +9,7 @@ use crate::cluster::journal::{Record, State};
 pub(super) use crate::cluster::tests::SECOND;
 use crate::cluster::{Action, Cluster, ClusterConfig, Difference, Event, tests};
 use crate::random::Random;
+use crate::scheduler::{Parts, Status};
 use crate::wire::elastic::Order;
 use crate::wire::{Message, NodeId, Role, SCHEDULER, ability};
 
@@ -52,6 +53,8 @@ pub(super) struct World {
     next_port: i32,
     /// What the scheduler is told each time it is started.
     pub(super) scheduler: Option<ClusterConfig>,
+    /// What operators are shown beside the membership.
+    pub(super) shown: Parts,
     workers: usize,
     servers: usize,
 }
@@ -87,6 +90,7 @@ impl World {
             journal: State::default(),
             next_port: 100,
             scheduler: None,
+            shown: Parts::default(),
             workers,
             servers,
         };
@@ -212,6 +216,10 @@ impl World {
                 let may_go = self.stores[i].may_go();
                 assert!(over || may_go, "seed {}: {} was not empty", self.seed, self.id(i));
                 self.ending.push(i);
+            }
+            Action::StatusAsked { guest } => {
+                let text = Status::of(&self.nodes[i], self.shown.clone()).json();
+                self.feed(i, Event::StatusTold { guest: *guest, text });
             }
             Action::Failed(_) if i != 0 => self.ending.push(i),
             _ => {}

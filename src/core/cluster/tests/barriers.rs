@@ -3,6 +3,12 @@
 use super::*;
 use crate::wire::elastic::StalledRound;
 
+/// A server or worker tells which round has waited for long.
+fn stalled(round: Option<StalledRound>) -> Event {
+    let bytes = round.map_or_else(Default::default, |round| round.bytes());
+    Event::Tell(vec![Tell { to: SCHEDULER, topic: Topic::Stall, bytes }])
+}
+
 #[test]
 fn a_barrier_frees_its_own_group_only() {
     let mut job = Job::of(2, 2);
@@ -92,9 +98,9 @@ fn who_keeps_workers_waiting_is_said_and_shown() {
         |waited| format!("a barrier of all nodes (group 7) has waited {waited} s for {missing}");
     assert_eq!(said(&job, Level::Warning).len(), 1);
     assert!(said(&job, Level::Warning)[0].ends_with(&format!("s for {missing}")));
-    assert_eq!(job.nodes[0].status(job.now).waits, [text(11)]);
+    assert_eq!(job.waits(), [text(11)]);
     job.barrier(3, 1, 0, ALL_GROUP);
-    assert_eq!(job.nodes[0].status(job.now).waits, [""; 0]);
+    assert_eq!(job.waits(), [""; 0]);
 }
 
 /// As after `kv.init` of a key that is there already: the first worker's push is a gradient for
@@ -119,7 +125,7 @@ fn who_waits_for_each_other_is_said_once() {
         };
         job.events[0].iter().filter(is).count()
     };
-    job.feed(1, Event::Stalled(Some(round)));
+    job.feed(1, stalled(Some(round)));
     job.settle();
     job.barrier(3, 1, 0, WORKER_GROUP);
     job.pass(9 * SECOND);
@@ -128,7 +134,7 @@ fn who_waits_for_each_other_is_said_once() {
     assert_eq!(circles(&job), 1);
     let (server, one, other) =
         (job.nodes[1].me().describe(), job.nodes[2].me().describe(), job.nodes[3].me().describe());
-    let status = job.nodes[0].status(job.now).waits;
+    let status = job.waits();
     assert_eq!(status.len(), 3, "{status:?}");
     let barrier = "a barrier of all workers (group 4)";
     let round = format!("round 1 of key 3 at {server}");
@@ -139,9 +145,9 @@ fn who_waits_for_each_other_is_said_once() {
              waits for {other}, which is in {barrier}"
         )
     );
-    job.feed(1, Event::Stalled(None));
+    job.feed(1, stalled(None));
     job.settle();
-    assert_eq!(job.nodes[0].status(job.now).waits.len(), 1);
+    assert_eq!(job.waits().len(), 1);
 }
 
 /// Along a tree a sum waits at a relay, and the server knows nothing of the round. Workers tell
@@ -169,7 +175,7 @@ fn whom_a_round_along_a_tree_waits_for_is_said() {
     };
     job.pass(10 * SECOND);
     for (i, id) in &workers[..2] {
-        job.feed(*i, Event::Stalled(Some(round(*id))));
+        job.feed(*i, stalled(Some(round(*id))));
         job.settle();
     }
     assert_eq!(said(&job), [""; 0], "others may be about to tell");
@@ -177,7 +183,7 @@ fn whom_a_round_along_a_tree_waits_for_is_said() {
     let last = job.nodes[4].me().describe();
     let name = "round 31 of key 3 along a tree has waited";
     assert_eq!(said(&job), [format!("{name} 12 s for {last}")]);
-    assert_eq!(job.nodes[0].status(job.now).waits, [format!("{name} 13 s for {last}")]);
+    assert_eq!(job.waits(), [format!("{name} 13 s for {last}")]);
     // Then twice as late each time.
     job.pass(8 * SECOND);
     assert_eq!(said(&job).len(), 1);
@@ -185,15 +191,15 @@ fn whom_a_round_along_a_tree_waits_for_is_said() {
     assert_eq!(said(&job).len(), 2);
     // That one waits for a later key: values come to nobody.
     let other = StalledRound { key: 5, ..round(workers[2].1) };
-    job.feed(4, Event::Stalled(Some(other)));
+    job.feed(4, stalled(Some(other)));
     job.settle();
-    let waits = job.nodes[0].status(job.now).waits;
+    let waits = job.waits();
     assert!(waits.iter().all(|text| text.ends_with("and all workers have pushed")), "{waits:?}");
     for (i, _) in workers {
-        job.feed(i, Event::Stalled(None));
+        job.feed(i, stalled(None));
     }
     job.settle();
-    assert_eq!(job.nodes[0].status(job.now).waits, [""; 0]);
+    assert_eq!(job.waits(), [""; 0]);
 }
 
 /// Barriers of all nodes in the middle of a job, as an application may have them, do not end it.

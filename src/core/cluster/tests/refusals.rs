@@ -162,7 +162,7 @@ fn a_node_that_ends_by_itself_says_why() {
         job.feed(0, Event::Received { from: None, message });
     }
     job.settle();
-    let text = job.nodes[0].status(job.now).note;
+    let text = job.nodes[0].overview().note;
     assert!(text.len() < 10_000, "a stranger fills no memory: {}", text.len());
     // It has: then the job ends, with its reason in place of "its connection is gone".
     job.feed(2, Event::CannotGoOn("the disk is full".to_owned()));

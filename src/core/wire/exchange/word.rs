@@ -1,5 +1,5 @@
 //! What a worker and the scheduler say to each other while deltas travel: the topic
-//! [`Exchange`](crate::wire::elastic::Topic::Exchange). `training/exchange` and `docs/nbsync.md`
+//! [`Exchange`](crate::wire::topic::Topic::Exchange). `training/exchange` and `docs/nbsync.md`
 //! say what it means.
 //!
 //! A message may be lost with its connection, and it may come twice. So each says all that its

@@ -4,11 +4,13 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use crate::running::NodeRef;
 use crate::sync::lock;
-use pslite_core::cluster::Event;
 use pslite_core::store::{Reminder, Stall, Store};
 use pslite_core::wire::elastic::StalledRound;
+use pslite_core::wire::topic::Topic;
 use pslite_observe::log::{self, Level};
 
 /// Between two looks at the store.
@@ -51,7 +53,8 @@ pub(super) fn report(watch: &Mutex<StallWatch>, store: &Mutex<Store>, node: &Nod
         watch.told.clone_from(&round);
         drop(watch);
         let waited = stall.map_or(0, |stall| stall.waited.as_millis() as u64);
-        node.event(Event::Stalled(round.map(|round| StalledRound { waited, ..round })));
+        let round = round.map(|round| StalledRound { waited, ..round });
+        node.tell(Topic::Stall, round.map_or_else(Bytes::new, |round| round.bytes()));
     }
 }
 

@@ -16,7 +16,7 @@ use pslite_core::random::Random;
 use pslite_core::training::balance::{Batch, Participant, Turn};
 use pslite_core::wire::SCHEDULER;
 use pslite_core::wire::balance::{BalanceKind, BalanceMessage, BalanceOpen, BalanceReport};
-use pslite_core::wire::elastic::Topic;
+use pslite_core::wire::topic::Topic;
 
 /// Seeds of the order, and how many iterations an epoch has.
 const PER_EPOCH: u64 = 7;

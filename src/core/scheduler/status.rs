@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::alike::SettingStatus;
+use crate::cluster::alike::SettingStatus;
 use crate::wire::NodeId;
 use crate::wire::balance::SessionStatus;
 use crate::wire::exchange::status::ExchangeStatus;

@@ -1,0 +1,139 @@
+//! How the job is, put together: what the membership knows, and beside it the parts of the planner,
+//! of the coordinators and of those who watch waits. Each part is brought by its owner; none is
+//! kept.
+
+use std::time::Duration;
+
+use super::advice::exchange_advice;
+use super::status::{NodeStatus, Status};
+use super::times::{RoundTimes, WorkerTime};
+use crate::cluster::{Cluster, MemberOverview, MemberState, Phase};
+use crate::wire::balance::SessionStatus;
+use crate::wire::exchange::status::ExchangeStatus;
+
+/// What the membership does not know.
+#[derive(Clone, Debug, Default)]
+pub struct Parts {
+    /// The planner's: how long a round takes.
+    pub times: RoundTimes,
+    /// How workers share batches.
+    pub sessions: Vec<SessionStatus>,
+    /// How workers train while deltas travel.
+    pub exchanges: Vec<ExchangeStatus>,
+    /// Who waits for whom ([`Waits`](super::Waits)).
+    pub waits: Vec<String>,
+}
+
+impl Status {
+    /// How the job is, as this node knows it; the scheduler knows most.
+    #[must_use]
+    pub fn of(cluster: &Cluster, parts: Parts) -> Self {
+        let Parts { times, sessions, exchanges, waits } = parts;
+        let (config, policy, overview) = (cluster.config(), cluster.policy(), cluster.overview());
+        // Requests of an exchange go on beside the program's iterations.
+        let iterates = cluster.exchange().is_none();
+        let node = |member: &MemberOverview<'_>| {
+            let time = times.workers.get(&member.node.id).filter(|_| iterates);
+            status_of(member, time)
+        };
+        Self {
+            scheduler: config.scheduler.address(),
+            phase: phase(overview.phase).to_owned(),
+            workers: config.num_workers,
+            servers: config.num_servers,
+            elastic: cluster.is_elastic(),
+            epoch: policy.epoch,
+            replicas: policy.replicas,
+            nodes: overview.members.iter().map(node).collect(),
+            predicted: seconds(times.predicted),
+            measured: seconds(times.measured),
+            iteration: seconds(times.iteration().filter(|_| iterates)),
+            bound: seconds(times.bound),
+            eta: times.eta().filter(|_| iterates),
+            exchange_advice: exchange_advice(cluster, &times.workers),
+            limit: times.limit,
+            no_plan: times.no_plan,
+            advice: times.advice,
+            note: overview.note,
+            waits,
+            sessions,
+            trees: times.trees.as_deref().cloned(),
+            exchange: cluster.exchange().map(|spec| spec.describe()),
+            exchanges,
+            uncopied: overview.uncopied,
+            settings: overview.settings,
+        }
+    }
+}
+
+fn seconds(time: Option<Duration>) -> Option<f64> {
+    time.map(|time| time.as_secs_f64())
+}
+
+fn status_of(member: &MemberOverview<'_>, time: Option<&WorkerTime>) -> NodeStatus {
+    NodeStatus {
+        role: member.node.role.name().to_owned(),
+        rank: member.rank,
+        id: member.node.id,
+        address: member.node.address(),
+        state: state(member.state).to_owned(),
+        pieces: member.owned.pieces,
+        bytes: member.owned.bytes,
+        state_bytes: member.owned.state_bytes,
+        computes: seconds(time.map(|time| time.computes)),
+        waits: seconds(time.map(|time| time.waits)),
+    }
+}
+
+const fn phase(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Forming => "forming",
+        Phase::Running => "running",
+        Phase::Changing => "changing",
+        Phase::Failed => "failed",
+    }
+}
+
+const fn state(state: MemberState) -> &'static str {
+    match state {
+        MemberState::Registered => "registered",
+        MemberState::Live => "live",
+        MemberState::Joining => "joining",
+        MemberState::Draining => "draining",
+        MemberState::Fixed => "fixed",
+        MemberState::Dead => "dead",
+        MemberState::Released => "released",
+        MemberState::Back => "back",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::tests::config;
+    use crate::wire::Role;
+
+    #[test]
+    fn status_shows_what_each_owner_brings() {
+        let cluster = Cluster::new(config(Role::Scheduler, "s", 1, 1, 0), Duration::ZERO);
+        let sessions = vec![SessionStatus { name: "a".to_owned(), ..SessionStatus::default() }];
+        let time = |millis| Some(Duration::from_millis(millis));
+        let times = RoundTimes {
+            measured: time(500),
+            bound: time(250),
+            limit: "a card".to_owned(),
+            ..RoundTimes::default()
+        };
+        let waits = vec!["a barrier".to_owned()];
+        let parts = Parts { times, sessions: sessions.clone(), waits, ..Parts::default() };
+        let status = Status::of(&cluster, parts);
+        assert_eq!((status.phase.as_str(), status.scheduler.as_str()), ("forming", "s:1"));
+        assert_eq!((status.measured, status.eta), (Some(0.5), Some(0.5)));
+        assert_eq!(
+            (status.limit.as_str(), &status.waits[..]),
+            ("a card", &["a barrier".into()][..])
+        );
+        assert_eq!(status.sessions, sessions);
+        assert_eq!(Status::from_json(&status.json()), Some(status));
+    }
+}

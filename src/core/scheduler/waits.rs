@@ -1,0 +1,317 @@
+//! The scheduler says whom barriers have waited for, and who waits for each other: in a barrier, or
+//! with a push in a round, of which servers and workers tell it ([`Topic::Stall`]). Reads the
+//! membership, which knows nothing of rounds.
+//!
+//! [`Topic::Stall`]: crate::wire::topic::Topic::Stall
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::circle::{Wait, circle};
+use crate::cluster::{BarrierPlace, Cluster, Level, OpenBarrier};
+use crate::keys::KeyName;
+use crate::wire::elastic::StalledRound;
+use crate::wire::{ALL_GROUP, NodeId, SCHEDULER, SERVER_GROUP, WORKER_GROUP, is_worker};
+
+/// Nodes that one line names.
+const NODES_NAMED_MAX: usize = 4;
+/// Workers look at what they wait for once a second.
+const ROUNDS_SAID_AFTER: Duration = Duration::from_secs(2);
+
+/// Limits between two such words, at most.
+const ROUNDS_SAID_GAPS: u32 = 64;
+
+/// A line for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// How much it matters.
+    pub level: Level,
+    /// The line.
+    pub text: String,
+}
+
+impl Line {
+    const fn warning(text: String) -> Self {
+        Self { level: Level::Warning, text }
+    }
+}
+
+/// A round that has waited for long, as a node told it.
+#[derive(Clone, Debug)]
+struct ToldRound {
+    since: Duration,
+    round: StalledRound,
+}
+
+/// A round that has waited for long.
+struct LiveRound {
+    /// For people.
+    name: String,
+    since: Duration,
+    round: StalledRound,
+}
+
+/// When a round along a tree may be said again, and how long that is after it was said.
+#[derive(Clone, Copy, Debug, Default)]
+struct RoundsSaid {
+    next: Duration,
+    gap: Duration,
+}
+
+/// How often a barrier was said.
+#[derive(Clone, Copy, Debug)]
+struct BarrierSaid {
+    /// Since when it waits. Another time: it is another barrier.
+    since: Duration,
+    /// After how long that is to be said next.
+    after: Duration,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Waits {
+    /// What has waited for less is not said.
+    limit: Duration,
+    /// What servers told; and workers, of the round along a tree for which each waits.
+    told: BTreeMap<NodeId, ToldRound>,
+    barriers: BTreeMap<BarrierPlace, BarrierSaid>,
+    rounds: RoundsSaid,
+    /// The circle that was said last.
+    circle: String,
+}
+
+impl Waits {
+    /// Nothing waits yet. What has waited for less than `limit` is not said.
+    #[must_use]
+    pub fn new(limit: Duration) -> Self {
+        Self {
+            limit,
+            told: BTreeMap::new(),
+            barriers: BTreeMap::new(),
+            rounds: RoundsSaid::default(),
+            circle: String::new(),
+        }
+    }
+
+    /// A server tells which round has waited for long, or a worker of its push along a tree; no
+    /// bytes: none does any more. What is to be said goes to `out`.
+    pub fn told(
+        &mut self,
+        now: Duration,
+        from: NodeId,
+        bytes: &[u8],
+        cluster: &Cluster,
+        out: &mut Vec<Line>,
+    ) {
+        if bytes.is_empty() {
+            self.told.remove(&from);
+        } else if let Some(round) = StalledRound::read(bytes) {
+            let since = now.saturating_sub(Duration::from_millis(round.waited));
+            self.told.insert(from, ToldRound { since, round });
+            self.say_circle(now, cluster, out);
+        }
+    }
+
+    /// A customer of a node sends no more requests. Of a worker no round waits then.
+    pub fn left(&mut self, id: NodeId) {
+        if is_worker(id) {
+            self.told.remove(&id);
+        }
+    }
+
+    /// Time has passed. What is to be said goes to `out`.
+    pub fn look(&mut self, now: Duration, cluster: &Cluster, out: &mut Vec<Line>) {
+        if cluster.is_scheduler() && cluster.goes_on() {
+            self.report_barriers(now, cluster, out);
+            self.report_rounds(now, cluster, out);
+        }
+    }
+
+    /// What waits, a line for each, and then whoever waits for each other: barriers in which
+    /// workers are, whether that is for long or not, and rounds of which servers have told.
+    #[must_use]
+    pub fn lines(&self, now: Duration, cluster: &Cluster) -> Vec<String> {
+        let barriers = cluster.open_barriers().filter(OpenBarrier::has_worker);
+        let barriers = barriers.map(|barrier| barrier_text(now, &barrier, cluster));
+        let rounds = self.live_rounds(cluster).into_iter();
+        let rounds = rounds.map(|round| round_text(now, &round, cluster));
+        barriers.chain(rounds).chain(self.circle_text(now, cluster)).collect()
+    }
+
+    /// Says which members barriers wait for that have waited for long; each time after twice as
+    /// long.
+    fn report_barriers(&mut self, now: Duration, cluster: &Cluster, out: &mut Vec<Line>) {
+        let mut kept = BTreeMap::new();
+        let mut any_is_due = false;
+        for barrier in cluster.open_barriers() {
+            let said = self.barriers.get(&barrier.place).copied();
+            let mut said = said
+                .filter(|said| said.since == barrier.since)
+                .unwrap_or(BarrierSaid { since: barrier.since, after: self.limit });
+            if now >= said.since.saturating_add(said.after) {
+                let waited = now.saturating_sub(said.since);
+                said.after = waited.saturating_mul(2).max(self.limit);
+                let level = if barrier.has_worker() { Level::Warning } else { Level::Verbose };
+                out.push(Line { level, text: barrier_text(now, &barrier, cluster) });
+                any_is_due = true;
+            }
+            kept.insert(barrier.place, said);
+        }
+        self.barriers = kept;
+        if any_is_due {
+            self.say_circle(now, cluster, out);
+        }
+    }
+
+    /// Says a circle that was not said last.
+    fn say_circle(&mut self, now: Duration, cluster: &Cluster, out: &mut Vec<Line>) {
+        let text = self.circle_text(now, cluster).unwrap_or_default();
+        if !text.is_empty() && text != self.circle {
+            out.push(Line::warning(text.clone()));
+        }
+        self.circle = text;
+    }
+
+    /// Who waits for each other, if somebody does.
+    fn circle_text(&self, now: Duration, cluster: &Cluster) -> Option<String> {
+        let long = |barrier: &OpenBarrier<'_>| {
+            now.saturating_sub(barrier.since) >= self.limit && barrier.has_worker()
+        };
+        let barriers = cluster.open_barriers().filter(long).map(|barrier| Wait {
+            name: format!("a barrier of {}", members(barrier.place.group)),
+            members: barrier.members(),
+            missing: barrier.missing(),
+            blocks: true,
+        });
+        // Along a tree, who lacks nothing any more looks as if it had not pushed.
+        let rounds = self.live_rounds_at_servers(cluster);
+        let rounds = rounds.map(|LiveRound { name, round, .. }| Wait {
+            name,
+            members: round.pushed.iter().copied().collect(),
+            missing: round.missing,
+            blocks: false,
+        });
+        let waits: Vec<Wait> = barriers.chain(rounds).collect();
+        let steps = circle(&waits)?;
+        let next = steps.iter().cycle().skip(1);
+        let steps = steps.iter().zip(next).map(|((wait, node), (next, _))| {
+            let (wait, next) = (&waits[*wait].name, &waits[*next].name);
+            format!("{wait} waits for {}, which is in {next}", cluster.describe(*node))
+        });
+        let steps: Vec<String> = steps.collect();
+        Some(format!("nodes wait for each other: {}", steps.join("; ")))
+    }
+
+    /// Says which round along a tree has waited for long, as servers say it of others.
+    fn report_rounds(&mut self, now: Duration, cluster: &Cluster, out: &mut Vec<Line>) {
+        let limit = self.limit;
+        let oldest = self.live_rounds_of_trees(cluster).into_iter().min_by_key(|it| it.since);
+        let Some(oldest) = oldest.filter(|_| now >= self.rounds.next) else { return };
+        // All who have pushed tell it within a second of each other.
+        let due = oldest.since.saturating_add(limit).saturating_add(ROUNDS_SAID_AFTER);
+        if now < due {
+            return;
+        }
+        let most = limit.saturating_mul(ROUNDS_SAID_GAPS);
+        let RoundsSaid { next, gap } = self.rounds;
+        // Where rounds always take long it is said ever more rarely.
+        let is_anew = now.saturating_sub(next) > most;
+        let gap = if is_anew { limit } else { gap.saturating_mul(2).clamp(limit, most) };
+        self.rounds = RoundsSaid { next: now.saturating_add(gap), gap };
+        out.push(Line::warning(round_text(now, &oldest, cluster)));
+    }
+
+    /// The rounds that somebody told of who is still there.
+    fn live_rounds(&self, cluster: &Cluster) -> Vec<LiveRound> {
+        self.live_rounds_at_servers(cluster).chain(self.live_rounds_of_trees(cluster)).collect()
+    }
+
+    fn live_rounds_at_servers(&self, cluster: &Cluster) -> impl Iterator<Item = LiveRound> {
+        let rounds = self.told.iter();
+        let rounds = rounds.filter(|(id, _)| !cluster.is_gone(**id) && !is_worker(**id));
+        rounds.map(|(server, ToldRound { since, round })| {
+            let (number, server) = (round.round, cluster.describe(*server));
+            let key = KeyName::new(round.key, round.space);
+            let name = format!("round {number} of key {key} at {server}");
+            LiveRound { name, since: *since, round: round.clone() }
+        })
+    }
+
+    /// Those along trees. Each worker tells of the oldest round for which it waits. A worker that
+    /// tells of none has not pushed, or has its values while those of others are on their way.
+    fn live_rounds_of_trees(&self, cluster: &Cluster) -> Vec<LiveRound> {
+        let told = self.told.iter();
+        let told = told.filter(|(id, _)| !cluster.is_gone(**id) && is_worker(**id));
+        let mut rounds: BTreeMap<(i64, u32, u64), (Duration, Vec<NodeId>)> = BTreeMap::new();
+        for (worker, ToldRound { since, round }) in told {
+            let name = (round.key, round.space, round.round);
+            let (first, pushed) = rounds.entry(name).or_insert((*since, Vec::new()));
+            *first = (*first).min(*since);
+            pushed.push(*worker);
+        }
+        if rounds.is_empty() {
+            return Vec::new();
+        }
+        let workers = cluster.ids_of(WORKER_GROUP).unwrap_or_default();
+        let lacks = |id: &NodeId| !cluster.is_gone(*id) && !self.told.contains_key(id);
+        let missing: Vec<NodeId> = workers.into_iter().filter(lacks).collect();
+        let rounds = rounds.into_iter().map(|((key, space, number), (since, pushed))| LiveRound {
+            name: format!("round {number} of key {} along a tree", KeyName::new(key, space)),
+            since,
+            round: StalledRound {
+                key,
+                space,
+                round: number,
+                pushed,
+                missing: missing.clone(),
+                ..StalledRound::default()
+            },
+        });
+        rounds.collect()
+    }
+}
+
+fn round_text(now: Duration, round: &LiveRound, cluster: &Cluster) -> String {
+    let LiveRound { name, since, round } = round;
+    let waited = now.saturating_sub(*since).as_secs();
+    if round.missing.is_empty() && !round.pushed.is_empty() {
+        return format!("{name} has waited {waited} s, and all workers have pushed");
+    }
+    let whom = names(&round.missing, NODES_NAMED_MAX, cluster);
+    format!("{name} has waited {waited} s for {whom}")
+}
+
+fn barrier_text(now: Duration, barrier: &OpenBarrier<'_>, cluster: &Cluster) -> String {
+    let mut missing = barrier.missing();
+    missing.retain(|id| !cluster.is_gone(*id));
+    // Of the nodes of a process any may come.
+    let most = if barrier.is_of_processes() { 0 } else { NODES_NAMED_MAX };
+    let whom = names(&missing, most, cluster);
+    let waited = now.saturating_sub(barrier.since).as_secs();
+    format!("a barrier of {} has waited {waited} s for {whom}", members(barrier.place.group))
+}
+
+/// Some of these nodes for people.
+fn names(nodes: &[NodeId], most: usize, cluster: &Cluster) -> String {
+    let mut names: Vec<String> = nodes.iter().take(most).map(|id| cluster.describe(*id)).collect();
+    match nodes.len() - names.len() {
+        _ if names.is_empty() => names.push("others".to_owned()),
+        0 => {}
+        more => names.push(format!("{more} more")),
+    }
+    names.join(", and for ")
+}
+
+/// A group for people.
+fn members(group: i32) -> String {
+    let who = match group {
+        WORKER_GROUP => "all workers",
+        SERVER_GROUP => "all servers",
+        SCHEDULER => "the scheduler",
+        ALL_GROUP => "all nodes",
+        _ if group == WORKER_GROUP + SERVER_GROUP => "all workers and servers",
+        _ if group == WORKER_GROUP + SCHEDULER => "all workers and the scheduler",
+        _ => "all servers and the scheduler",
+    };
+    format!("{who} (group {group})")
+}
