@@ -9,7 +9,7 @@ mod count;
 mod entered;
 mod open;
 
-pub(super) use entered::{Entered, Ticket};
+pub(super) use entered::{Entered, Meetings, Ticket};
 pub use open::{BarrierPlace, OpenBarrier};
 
 use std::collections::BTreeSet;
@@ -40,7 +40,7 @@ impl Cluster {
                 }
                 ticket.timestamp = self.next_timestamp();
                 Self::send(out, SCHEDULER, self.entry(&ticket));
-                self.tickets.push(ticket);
+                self.meetings.tickets.push(ticket);
             }
         }
     }
@@ -57,7 +57,7 @@ impl Cluster {
 
     /// Says again where this node waits: the scheduler may not have heard, or be another one.
     pub(super) fn enter_again(&self, out: &mut Vec<Action>) {
-        for ticket in &self.tickets {
+        for ticket in &self.meetings.tickets {
             Self::send(out, SCHEDULER, self.entry(ticket));
         }
     }
@@ -136,18 +136,20 @@ impl Cluster {
         (customer_id, number): (i32, i32),
         out: &mut Vec<Action>,
     ) {
-        let late = |customer: i32| self.late.contains(&customer).then_some(customer);
+        let late = |customer: i32| self.meetings.late.contains(&customer).then_some(customer);
         let domain = late(customer_id);
-        let groups: BTreeSet<i32> = self.tickets.iter().map(|ticket| ticket.group).collect();
+        let groups: BTreeSet<i32> =
+            self.meetings.tickets.iter().map(|ticket| ticket.group).collect();
         // A stock scheduler sends uninitialised memory as the group: if only one is waited for it
         // must be that one, else all go, as in stock.
         let exact = self.is_scheduler() || self.is_ours(SCHEDULER) || groups.contains(&group);
-        let (passed, waiting) = std::mem::take(&mut self.tickets).into_iter().partition(|ticket| {
-            self.barrier_command(ticket.instance) == command
-                && (!self.elastic.on || number == EMPTY || number == ticket.timestamp)
-                && (!exact || (ticket.group == group && late(ticket.customer_id) == domain))
-        });
-        self.tickets = waiting;
+        let (passed, waiting) =
+            std::mem::take(&mut self.meetings.tickets).into_iter().partition(|ticket| {
+                self.barrier_command(ticket.instance) == command
+                    && (!self.elastic.on || number == EMPTY || number == ticket.timestamp)
+                    && (!exact || (ticket.group == group && late(ticket.customer_id) == domain))
+            });
+        self.meetings.tickets = waiting;
         let passed: Vec<Ticket> = passed;
         for ticket in passed {
             // Past its exit barrier a node tolerates every loss.
@@ -161,12 +163,14 @@ impl Cluster {
     /// whoever is in there was freed, and only has not heard of it. (On stock he waits for ever.)
     /// True if this node is, and in no other barrier.
     pub(super) fn freed_unheard(&mut self, text: &str, out: &mut Vec<Action>) -> bool {
-        if self.tickets.is_empty() || !self.tickets.iter().all(|ticket| ticket.leaving) {
+        if self.meetings.tickets.is_empty()
+            || !self.meetings.tickets.iter().all(|ticket| ticket.leaving)
+        {
             return false;
         }
         let text = format!("{text}; this node was about to leave, and does");
         Self::log(out, Level::Warning, text);
-        for ticket in std::mem::take(&mut self.tickets) {
+        for ticket in std::mem::take(&mut self.meetings.tickets) {
             self.finalizing |= ticket.customer_id == 0;
             out.push(Action::BarrierDone { ticket: ticket.ticket, result: Ok(()) });
         }

@@ -382,8 +382,8 @@ impl Cluster {
         let me = self.me.id;
         for id in word.released.iter().filter(|id| **id != me) {
             if !self.elastic.policy.released.contains(id) {
-                self.heard.remove(id);
-                self.down.remove(id);
+                self.signs.heard.remove(id);
+                self.signs.down.remove(id);
                 out.push(Action::Disconnect { id: *id });
             }
         }
@@ -446,8 +446,8 @@ impl Cluster {
             } else {
                 format!("lost {who}: the scheduler says so")
             };
-            self.heard.remove(id);
-            self.down.remove(id);
+            self.signs.heard.remove(id);
+            self.signs.down.remove(id);
             self.lost.insert(*id, (now, reason.clone()));
             out.push(Action::NodeLost { id: *id, reason });
         }

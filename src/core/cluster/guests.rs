@@ -74,8 +74,8 @@ impl Cluster {
         if such.count() >= kind.most() {
             return None;
         }
-        let key = self.next_pending;
-        self.next_pending -= 1;
+        let key = self.arrivals.next_pending;
+        self.arrivals.next_pending -= 1;
         let until = now.saturating_add(STAY);
         self.guests.channels.insert(key, Guest { kind, until });
         out.push(Action::ConnectPending { key, node: node.clone() });
@@ -95,7 +95,7 @@ impl Cluster {
             self.guests.channels.iter().filter(over).map(|(key, _)| *key).collect();
         for id in gone {
             self.guests.channels.remove(&id);
-            self.down.remove(&id);
+            self.signs.down.remove(&id);
             out.push(Action::Disconnect { id });
         }
         self.guests.told.retain(|_, at| now < at.saturating_add(STAY));

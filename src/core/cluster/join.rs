@@ -42,9 +42,9 @@ impl Cluster {
     /// Scheduler: a server wants to join.
     pub(super) fn join(&mut self, now: Duration, node: &Node, out: &mut Vec<Action>) {
         if !self.ready || (self.elastic.on && self.elastic.policy.epoch == 0) {
-            self.waiting.retain(|waiting| waiting.address() != node.address());
-            if self.waiting.len() < EARLY_MAX {
-                self.waiting.push(node.clone());
+            self.arrivals.waiting.retain(|waiting| waiting.address() != node.address());
+            if self.arrivals.waiting.len() < EARLY_MAX {
+                self.arrivals.waiting.push(node.clone());
             }
             return;
         }
@@ -124,9 +124,10 @@ impl Cluster {
 
     /// Those that came before the job was complete.
     pub(super) fn early_joiners(&mut self, now: Duration, out: &mut Vec<Action>) {
-        let (joiners, others) =
-            std::mem::take(&mut self.waiting).into_iter().partition(|node| self.is_joiner(node));
-        self.waiting = others;
+        let (joiners, others) = std::mem::take(&mut self.arrivals.waiting)
+            .into_iter()
+            .partition(|node| self.is_joiner(node));
+        self.arrivals.waiting = others;
         let joiners: Vec<Node> = joiners;
         for node in joiners {
             self.join(now, &node, out);

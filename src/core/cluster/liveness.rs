@@ -24,15 +24,15 @@ impl Cluster {
             return; // Of another job, at the same address.
         }
         if from == SCHEDULER {
-            self.scheduler_seen = true;
+            self.arrivals.scheduler_seen = true;
             self.scheduler_heard(now, out);
         }
         if let Some(notice) = &control.notice {
             return self.noticed(now, from, notice, out);
         }
         if let Some(word) = &control.word {
-            if self.heard.contains_key(&from) {
-                self.heard.insert(from, now);
+            if self.signs.heard.contains_key(&from) {
+                self.signs.heard.insert(from, now);
             }
             self.worded(now, from, word, out);
             let answers =
@@ -44,7 +44,7 @@ impl Cluster {
         // One that was given up may still send them.
         let counts = self.members.contains_key(&from) && !self.lost.contains_key(&from);
         if counts && from != self.me.id {
-            self.heard.insert(from, now);
+            self.signs.heard.insert(from, now);
         }
         if self.is_scheduler() && self.ready {
             let message = self.sign_of_life();
@@ -67,7 +67,7 @@ impl Cluster {
         };
         let expected = self.members.values().filter(sends).map(|node| node.id);
         for id in expected.filter(|id| !self.lost.contains_key(id)) {
-            self.heard.entry(id).or_insert(now);
+            self.signs.heard.entry(id).or_insert(now);
         }
     }
 
@@ -83,7 +83,7 @@ impl Cluster {
     fn noticed(&mut self, now: Duration, from: NodeId, notice: &Notice, out: &mut Vec<Action>) {
         match notice.kind {
             NoticeKind::Progress if from == SCHEDULER && !self.ready => {
-                self.progress.clone_from(&notice.text);
+                self.arrivals.progress.clone_from(&notice.text);
                 Self::log(out, Level::Warning, notice.text.clone());
             }
             NoticeKind::JobFailed if from == SCHEDULER && !self.finalizing => {
@@ -150,22 +150,22 @@ impl Cluster {
             && self
                 .config
                 .start_timeout
-                .is_some_and(|limit| now >= self.started.saturating_add(limit))
+                .is_some_and(|limit| now >= self.arrivals.started.saturating_add(limit))
         {
             self.start_timed_out(out);
         }
-        if now >= self.next_report {
-            self.next_report = now.saturating_add(self.config.report_interval);
+        if now >= self.arrivals.next_report {
+            self.arrivals.next_report = now.saturating_add(self.config.report_interval);
             self.report(out);
         }
     }
 
     fn send_heartbeat(&mut self, now: Duration, out: &mut Vec<Action>) {
         let Some(interval) = self.config.heartbeat_interval else { return };
-        if self.next_heartbeat.is_none_or(|at| now < at) || self.is_scheduler() {
+        if self.signs.next_heartbeat.is_none_or(|at| now < at) || self.is_scheduler() {
             return;
         }
-        self.next_heartbeat = Some(now.saturating_add(interval));
+        self.signs.next_heartbeat = Some(now.saturating_add(interval));
         let message = self.sign_of_life();
         Self::send(out, SCHEDULER, message);
     }
@@ -173,14 +173,15 @@ impl Cluster {
     fn check_channels(&mut self, now: Duration, out: &mut Vec<Action>) {
         let limit = self.config.channel_down_limit;
         let expired: Vec<NodeId> = self
+            .signs
             .down
             .iter()
             .filter(|(_, since)| now >= since.saturating_add(limit))
             .map(|(id, _)| *id)
             .collect();
         for id in expired {
-            self.down.remove(&id);
-            if let Some(registrant) = self.registrants.remove(&id) {
+            self.signs.down.remove(&id);
+            if let Some(registrant) = self.arrivals.registrants.remove(&id) {
                 out.push(Action::Disconnect { id });
                 let text = format!(
                     "lost {} before the job was complete: its connection is gone",
@@ -196,6 +197,7 @@ impl Cluster {
 
     fn check_silence(&mut self, now: Duration, out: &mut Vec<Action>) {
         let silent: Vec<(NodeId, Duration)> = self
+            .signs
             .heard
             .iter()
             .map(|(id, at)| (*id, now.saturating_sub(*at)))
@@ -205,7 +207,7 @@ impl Cluster {
             })
             .collect();
         for (id, silence) in silent {
-            self.heard.remove(&id);
+            self.signs.heard.remove(&id);
             if id == SCHEDULER && self.scheduler_may_return() {
                 self.scheduler_in_doubt(now.saturating_sub(silence));
                 continue;
@@ -221,9 +223,9 @@ impl Cluster {
     /// the same.
     pub(super) fn stood_still(&mut self, now: Duration) {
         let limit = self.config.heartbeat_timeout.unwrap_or(self.config.silence_limit);
-        if self.forgave.is_none_or(|at| now >= at.saturating_add(limit)) {
-            self.forgave = Some(now);
-            self.heard.values_mut().for_each(|at| *at = now);
+        if self.signs.forgave.is_none_or(|at| now >= at.saturating_add(limit)) {
+            self.signs.forgave = Some(now);
+            self.signs.heard.values_mut().for_each(|at| *at = now);
         }
     }
 
@@ -252,8 +254,8 @@ impl Cluster {
         // what an elastic job's has is needed until all others are there too.
         let serves = !self.is_worker(id) && self.goes_on_without(id) && !self.job_is_over();
         let left = (!serves && self.left.iter().any(|(node, _)| *node == id))
-            || (self.config.standing_scheduler && self.releases_of_all >= 2);
-        self.heard.remove(&id);
+            || (self.config.standing_scheduler && self.meetings.releases_of_all >= 2);
+        self.signs.heard.remove(&id);
         self.lost.insert(id, (now, text.clone()));
         // That it took leave may not have reached all servers: those hear by the next policy that
         // it is gone.
@@ -300,7 +302,7 @@ impl Cluster {
         let text = self.waiting_text();
         Self::log(out, Level::Warning, text.clone());
         let pending =
-            self.registrants.iter().filter(|(_, r)| r.node.is_ours()).map(|(key, _)| *key);
+            self.arrivals.registrants.iter().filter(|(_, r)| r.node.is_ours()).map(|(key, _)| *key);
         for key in pending.collect::<Vec<_>>() {
             let kind = NoticeKind::Progress;
             let notice =

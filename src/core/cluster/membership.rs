@@ -5,49 +5,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::alike::Alike;
-use super::barrier::{Entered, Ticket};
+use super::barrier::{Meetings, Ticket};
 use super::elastic::Elastic;
 use super::guests::Guests;
 use super::reach::Reach;
 use super::refusals::Refusals;
 use super::registrant::Registrant;
+use super::signs::Signs;
 use super::types::{Action, ClusterConfig, Event, Failure, FailureKind, Level};
 use crate::wire::{
     ALL_GROUP, Command, Control, EMPTY, Message, Meta, Node, NodeId, Notice, NoticeKind, Role,
     SCHEDULER, SERVER_GROUP, WORKER_GROUP, ability, worker_id,
 };
 
-/// One node's view of the job.
+/// Who comes, and what a job that is not complete waits for.
 #[derive(Debug)]
-pub struct Cluster {
-    pub(super) config: ClusterConfig,
-    pub(super) me: Node,
+pub(super) struct Arrivals {
     pub(super) started: Duration,
-    pub(super) ready: bool,
-    pub(super) finalizing: bool,
-    pub(super) failure: Option<Failure>,
-    pub(super) timestamp: i32,
-    /// Everybody in the job by id, me and the scheduler included; empty before it is complete.
-    pub(super) members: BTreeMap<NodeId, Node>,
-    /// Second ids of processes with several customers, to their first id (van.cc:70).
-    pub(super) aliases: BTreeMap<NodeId, NodeId>,
     /// Scheduler: who has registered so far, by the key of its pending channel.
     pub(super) registrants: BTreeMap<NodeId, Registrant>,
+    /// The key of the next pending channel.
     pub(super) next_pending: NodeId,
-    /// When something was last heard from a node that sends signs of life.
-    pub(super) heard: BTreeMap<NodeId, Duration>,
-    /// When this node last stood still, and silence began anew for that.
-    pub(super) forgave: Option<Duration>,
-    /// Channels that are down, and since when.
-    pub(super) down: BTreeMap<NodeId, Duration>,
-    /// The dead, with the reason and the time of death.
-    pub(super) lost: BTreeMap<NodeId, (Duration, String)>,
-    /// Customers that announced that they send no more.
-    pub(super) left: BTreeSet<(NodeId, i32)>,
-    /// Scheduler: the customers that each process had when the job was formed.
-    pub(super) customers: BTreeMap<NodeId, BTreeSet<i32>>,
-    /// My customers that came later.
-    pub(super) late: BTreeSet<i32>,
     /// Scheduler: newcomers that wait for somebody to be declared dead.
     pub(super) waiting: Vec<Node>,
     /// The scheduler has said something: it is one, and one of ours.
@@ -61,14 +39,33 @@ pub struct Cluster {
     /// Scheduler: who was refused before the job was complete, and the end of a job that cannot
     /// begin.
     pub(super) refusals: Refusals,
-    pub(super) releases_of_all: u32,
-    pub(super) tickets: Vec<Ticket>,
-    pub(super) entered: BTreeMap<(i32, i32), Entered>,
-    pub(super) next_heartbeat: Option<Duration>,
     pub(super) next_report: Duration,
+    /// What the scheduler said last of who is missing.
     pub(super) progress: String,
-    /// Which of its entries each customer has got out of again, in each group.
-    pub(super) passed: BTreeMap<(NodeId, i32, i32), i32>,
+}
+
+/// One node's view of the job.
+#[derive(Debug)]
+pub struct Cluster {
+    pub(super) config: ClusterConfig,
+    pub(super) me: Node,
+    pub(super) ready: bool,
+    pub(super) finalizing: bool,
+    pub(super) failure: Option<Failure>,
+    pub(super) timestamp: i32,
+    pub(super) arrivals: Arrivals,
+    /// Everybody in the job by id, me and the scheduler included; empty before it is complete.
+    pub(super) members: BTreeMap<NodeId, Node>,
+    /// Second ids of processes with several customers, to their first id (van.cc:70).
+    pub(super) aliases: BTreeMap<NodeId, NodeId>,
+    /// Scheduler: the customers that each process had when the job was formed.
+    pub(super) customers: BTreeMap<NodeId, BTreeSet<i32>>,
+    pub(super) signs: Signs,
+    /// The dead, with the reason and the time of death.
+    pub(super) lost: BTreeMap<NodeId, (Duration, String)>,
+    /// Customers that announced that they send no more.
+    pub(super) left: BTreeSet<(NodeId, i32)>,
+    pub(super) meetings: Meetings,
     pub(super) elastic: Elastic,
     /// Scheduler: channels to those who have no place here.
     pub(super) guests: Guests,
@@ -88,37 +85,33 @@ impl Cluster {
             let by = format!("the scheduler ({})", me.address());
             alike.take((config.role, config.trees), &config.settings, &by);
         }
-        Self {
-            me,
+        let arrivals = Arrivals {
             started: now,
-            ready: false,
-            finalizing: false,
-            failure: None,
-            timestamp: 0,
-            members: BTreeMap::new(),
-            aliases: BTreeMap::new(),
             registrants: BTreeMap::new(),
             next_pending: -1,
-            heard: BTreeMap::new(),
-            forgave: None,
-            down: BTreeMap::new(),
-            lost: BTreeMap::new(),
-            left: BTreeSet::new(),
-            customers: BTreeMap::new(),
-            late: BTreeSet::new(),
             waiting: Vec::new(),
             scheduler_seen: false,
             scheduler_reached: false,
             alike,
             reach: Reach::default(),
             refusals: Refusals::default(),
-            releases_of_all: 0,
-            tickets: Vec::new(),
-            entered: BTreeMap::new(),
-            next_heartbeat: None,
             next_report,
             progress: String::new(),
-            passed: BTreeMap::new(),
+        };
+        Self {
+            me,
+            ready: false,
+            finalizing: false,
+            failure: None,
+            timestamp: 0,
+            arrivals,
+            members: BTreeMap::new(),
+            aliases: BTreeMap::new(),
+            customers: BTreeMap::new(),
+            signs: Signs::default(),
+            lost: BTreeMap::new(),
+            left: BTreeSet::new(),
+            meetings: Meetings::default(),
             elastic: Elastic::default(),
             guests: Guests::default(),
             config,
@@ -174,11 +167,11 @@ impl Cluster {
             Event::ChannelDown { id } | Event::Unreachable { id } if self.is_relay(id) => {}
             Event::ChannelDown { id } if self.guest_left(now, id) => {}
             Event::ChannelDown { id } => {
-                self.down.entry(id).or_insert(now);
+                self.signs.down.entry(id).or_insert(now);
             }
             Event::ChannelUp { id } => {
-                self.down.remove(&id);
-                self.scheduler_reached |= id == SCHEDULER;
+                self.signs.down.remove(&id);
+                self.arrivals.scheduler_reached |= id == SCHEDULER;
                 self.reconnected(now, id, out);
             }
             Event::Unreachable { id } => {
@@ -214,7 +207,7 @@ impl Cluster {
 
     /// The node has been heard from, in whatever way.
     pub fn heard(&mut self, now: Duration, id: NodeId) {
-        if let Some(at) = self.heard.get_mut(&id) {
+        if let Some(at) = self.signs.heard.get_mut(&id) {
             *at = now;
         }
     }
@@ -285,7 +278,7 @@ impl Cluster {
         if let Some(node) = self.members.get(&id) {
             return node.describe();
         }
-        if let Some(registrant) = self.registrants.get(&id) {
+        if let Some(registrant) = self.arrivals.registrants.get(&id) {
             return registrant.node.describe();
         }
         if id == SCHEDULER { self.config.scheduler.describe() } else { format!("node {id}") }
@@ -320,8 +313,9 @@ impl Cluster {
         if !self.ready || timeout.is_zero() {
             return Vec::new();
         }
-        let silent =
-            |id: &NodeId| self.heard.get(id).is_some_and(|at| at.saturating_add(timeout) < now);
+        let silent = |id: &NodeId| {
+            self.signs.heard.get(id).is_some_and(|at| at.saturating_add(timeout) < now)
+        };
         let watched = self.members.keys().filter(|id| **id != self.me.id);
         watched.filter(|id| self.lost.contains_key(id) || silent(id)).copied().collect()
     }
@@ -329,11 +323,12 @@ impl Cluster {
     /// When [`Event::Tick`] is due.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Duration> {
-        let down = self.down.values().map(|at| at.saturating_add(self.config.channel_down_limit));
-        let report = (!self.ready).then_some(self.next_report);
+        let down =
+            self.signs.down.values().map(|at| at.saturating_add(self.config.channel_down_limit));
+        let report = (!self.ready).then_some(self.arrivals.next_report);
         let guests = self.guests.next_deadline();
-        let farewell = self.refusals.next_deadline();
-        down.chain(self.next_heartbeat).chain(report).chain(guests).chain(farewell).min()
+        let farewell = self.arrivals.refusals.next_deadline();
+        down.chain(self.signs.next_heartbeat).chain(report).chain(guests).chain(farewell).min()
     }
 
     // ---- helpers of all parts -------------------------------------------------------------------
@@ -382,7 +377,7 @@ impl Cluster {
 
     /// What waits at this node ends with the job.
     pub(super) fn over(&mut self, failure: Failure, out: &mut Vec<Action>) {
-        for ticket in std::mem::take(&mut self.tickets) {
+        for ticket in std::mem::take(&mut self.meetings.tickets) {
             out.push(Action::BarrierDone { ticket: ticket.ticket, result: Err(failure.clone()) });
         }
         out.push(Action::Failed(failure));
@@ -402,7 +397,7 @@ impl Cluster {
             self.tell_failure(about, &failure, out);
         } else if about != SCHEDULER && self.ready && self.is_ours(SCHEDULER) {
             self.notice(SCHEDULER, of_failure(NoticeKind::NodeLost, about, &failure), out);
-        } else if !self.ready && self.scheduler_seen {
+        } else if !self.ready && self.arrivals.scheduler_seen {
             self.give_up(&failure.text, out);
         }
         self.fail(failure, out);
@@ -411,7 +406,8 @@ impl Cluster {
     /// Scheduler: tells all of ours that the job is over.
     pub(super) fn tell_failure(&mut self, about: NodeId, failure: &Failure, out: &mut Vec<Action>) {
         let members = self.members.values().filter(|node| node.is_ours() && node.id != about);
-        let pending = self.registrants.iter().filter(|(_, r)| r.node.is_ours()).map(|(k, _)| *k);
+        let pending =
+            self.arrivals.registrants.iter().filter(|(_, r)| r.node.is_ours()).map(|(k, _)| *k);
         let to: Vec<NodeId> =
             members.map(|node| node.id).filter(|id| *id != self.me.id).chain(pending).collect();
         for id in to {

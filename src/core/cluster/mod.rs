@@ -41,6 +41,7 @@ mod registrant;
 mod registration;
 mod resume;
 pub mod said;
+mod signs;
 pub mod tenures;
 #[cfg(test)]
 pub(crate) mod tests;

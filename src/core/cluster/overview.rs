@@ -95,7 +95,7 @@ impl Cluster {
             None if !self.ready => self.waiting_text(),
             None => String::new(),
         };
-        let registered = self.registrants.values().map(|registrant| &registrant.node);
+        let registered = self.arrivals.registrants.values().map(|registrant| &registrant.node);
         let others = self.members.values().filter(|node| node.role != Role::Scheduler);
         let owned = self.owned();
         let members = others.chain(registered).map(|node| MemberOverview {
@@ -109,7 +109,7 @@ impl Cluster {
             note,
             members: members.collect(),
             uncopied: self.uncopied(),
-            settings: self.alike.status(),
+            settings: self.arrivals.alike.status(),
         }
     }
 

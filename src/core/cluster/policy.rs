@@ -136,7 +136,7 @@ impl Cluster {
             books.draining.remove(id);
             books.claims.remove(*id);
             books.released.insert(*id);
-            self.heard.remove(id);
+            self.signs.heard.remove(id);
         }
         released
     }

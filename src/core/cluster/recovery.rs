@@ -35,9 +35,9 @@ impl Cluster {
         if let Some(id) = self.place_for(node) {
             return self.replace(now, id, node, out);
         }
-        self.waiting.retain(|waiting| waiting.address() != node.address());
-        if self.waiting.len() < NEWCOMERS_WAITING_MAX {
-            self.waiting.push(node.clone());
+        self.arrivals.waiting.retain(|waiting| waiting.address() != node.address());
+        if self.arrivals.waiting.len() < NEWCOMERS_WAITING_MAX {
+            self.arrivals.waiting.push(node.clone());
         } else {
             Self::log(out, Level::Warning, "too many nodes wait for a place in the job");
         }
@@ -77,7 +77,7 @@ impl Cluster {
             let customers = vec![node.customer_id];
             let member = Member::new(&node, customers, Vec::new());
             out.push(Action::Record(Record::new(Change::Replaced(member))));
-            self.passed.retain(|(entered, _, _), _| *entered != id);
+            self.meetings.passed.retain(|(entered, _, _), _| *entered != id);
         }
         if self.elastic.workers && node.role == Role::Worker {
             self.leave_barriers(id);
@@ -104,8 +104,8 @@ impl Cluster {
             out.push(Action::NodeLost { id, reason });
         }
         self.lost.remove(&id);
-        self.down.remove(&id);
-        self.heard.remove(&id);
+        self.signs.down.remove(&id);
+        self.signs.heard.remove(&id);
         self.left.retain(|(left, _)| *left != id);
         self.members.insert(id, node.clone());
         self.expect_signs_of_life(now);
@@ -121,11 +121,11 @@ impl Cluster {
         if !self.ready || (self.elastic.on && self.elastic.policy.epoch == 0) {
             return;
         }
-        let waiting = std::mem::take(&mut self.waiting);
+        let waiting = std::mem::take(&mut self.arrivals.waiting);
         for node in waiting {
             match self.place_for(&node).filter(|_| !self.is_joiner(&node)) {
                 Some(id) => self.replace(now, id, &node, out),
-                None => self.waiting.push(node),
+                None => self.arrivals.waiting.push(node),
             }
         }
         let wait = self.config.recovery_wait;

@@ -44,7 +44,7 @@ impl Refusals {
 impl Cluster {
     /// Scheduler: a node was refused, or has ended: those who wait hear why, at once.
     pub(super) fn note_refusal(&mut self, text: &str, out: &mut Vec<Action>) {
-        let texts = &mut self.refusals.texts;
+        let texts = &mut self.arrivals.refusals.texts;
         if self.ready || texts.len() >= text::NAMED_MAX || texts.iter().any(|it| it == text) {
             return;
         }
@@ -60,14 +60,14 @@ impl Cluster {
             return String::new();
         }
         let by = format!("the {} at {}", node.role.name(), node.address());
-        let others = self.registrants.values().map(|registrant| &registrant.node);
+        let others = self.arrivals.registrants.values().map(|registrant| &registrant.node);
         let mut former = others.filter(|other| other.address() == node.address());
         if former.any(|other| other.incarnation != node.incarnation) {
-            self.alike.forget(&by);
+            self.arrivals.alike.forget(&by);
         }
-        let text = self.alike.differences(node.role, &control.settings, &by);
+        let text = self.arrivals.alike.differences(node.role, &control.settings, &by);
         if text.is_empty() {
-            self.alike.take((node.role, self.config.trees), &control.settings, &by);
+            self.arrivals.alike.take((node.role, self.config.trees), &control.settings, &by);
         }
         text
     }
@@ -84,7 +84,7 @@ impl Cluster {
         if self.ready {
             return self.turn_away(now, node, (Level::Warning, text), out);
         }
-        self.refusals.told += 1;
+        self.arrivals.refusals.told += 1;
         self.turn_away(now, node, (Level::Verbose, text.clone()), out);
         self.fail_start(now, EMPTY, Failure { kind: FailureKind::Config, text }, out);
     }
@@ -118,7 +118,7 @@ impl Cluster {
     /// Scheduler: a node registers although the job is over.
     pub(super) fn too_late(&mut self, now: Duration, node: &Node, out: &mut Vec<Action>) {
         let text = self.failure.as_ref().map(|failure| failure.text.clone());
-        self.refusals.told += 1;
+        self.arrivals.refusals.told += 1;
         self.turn_away(now, node, (Level::Verbose, text.unwrap_or_default()), out);
         self.check_farewell(now, out);
     }
@@ -137,9 +137,9 @@ impl Cluster {
         self.tell_failure(about, &failure, out);
         self.end_journal(out);
         self.failure = Some(failure.clone());
-        self.refusals.stays = Some((now.saturating_add(FAREWELL), failure));
+        self.arrivals.refusals.stays = Some((now.saturating_add(FAREWELL), failure));
         self.check_farewell(now, out);
-        if let Some((_, failure)) = &self.refusals.stays {
+        if let Some((_, failure)) = &self.arrivals.refusals.stays {
             let text = format!("{} (the nodes that are still missing are told, too)", failure.text);
             Self::log(out, Level::Warning, text);
         }
@@ -150,9 +150,9 @@ impl Cluster {
         let here = self.registered(Role::Worker) + self.registered(Role::Server);
         let all = self.config.num_workers + self.config.num_servers;
         let over = |(until, _): &mut (Duration, Failure)| {
-            now >= *until || here + self.refusals.told >= all
+            now >= *until || here + self.arrivals.refusals.told >= all
         };
-        if let Some((_, failure)) = self.refusals.stays.take_if(over) {
+        if let Some((_, failure)) = self.arrivals.refusals.stays.take_if(over) {
             self.over(failure, out);
         }
     }
@@ -179,7 +179,8 @@ impl Cluster {
             return Self::log(out, Level::Warning, text);
         }
         let is_it = |node: &Node| word.number != 0 && node.incarnation == word.number;
-        let found = self.registrants.iter().find(|(_, registrant)| is_it(&registrant.node));
+        let found =
+            self.arrivals.registrants.iter().find(|(_, registrant)| is_it(&registrant.node));
         match found.map(|(key, _)| *key) {
             Some(key) => {
                 let kind = FailureKind::PeerLost;

@@ -19,7 +19,7 @@ impl Cluster {
         }
         if self.ready {
             // A late customer: the job is complete without it; its barriers are its own.
-            self.late.insert(customer_id);
+            self.meetings.late.insert(customer_id);
         }
         let mut control = Control::new(Command::AddNode);
         control.nodes = vec![Node { customer_id, ..self.me.clone() }];
@@ -107,7 +107,7 @@ impl Cluster {
 
     fn registrant(&mut self, now: Duration, node: &Node, control: &Control, out: &mut Vec<Action>) {
         let same = |r: &Registrant| r.node.port == node.port && r.node.hostname == node.hostname;
-        let known = self.registrants.iter_mut().find(|(_, r)| same(r));
+        let known = self.arrivals.registrants.iter_mut().find(|(_, r)| same(r));
         if let Some((_, registrant)) = known {
             let restarted = registrant.node.incarnation != node.incarnation
                 || registrant.node.role != node.role
@@ -131,11 +131,11 @@ impl Cluster {
             self.turn_away(now, node, (Level::Error, text.clone()), out);
             return self.note_refusal(&text, out);
         }
-        if let Err(text) = self.reach.take(node, control.origin) {
+        if let Err(text) = self.arrivals.reach.take(node, control.origin) {
             return self.refuse(now, node, text, out);
         }
-        let key = self.next_pending;
-        self.next_pending -= 1;
+        let key = self.arrivals.next_pending;
+        self.arrivals.next_pending -= 1;
         out.push(Action::ConnectPending { key, node: node.clone() });
         Self::log(out, Level::Verbose, format!("{} has registered", node.describe()));
         if node.is_ours() {
@@ -144,7 +144,7 @@ impl Cluster {
             Self::send(out, key, message);
         }
         let registrant = Registrant { node: node.clone(), customers: vec![node.customer_id] };
-        self.registrants.insert(key, registrant);
+        self.arrivals.registrants.insert(key, registrant);
         self.form_if_complete(now, out);
     }
 
@@ -157,7 +157,7 @@ impl Cluster {
     }
 
     pub(super) fn registered(&self, role: Role) -> usize {
-        let of_role = self.registrants.values().filter(|r| r.node.role == role);
+        let of_role = self.arrivals.registrants.values().filter(|r| r.node.role == role);
         of_role.map(|r| r.customers.len()).sum()
     }
 
@@ -168,7 +168,7 @@ impl Cluster {
         if self.ready || !self.is_scheduler() || !complete || self.failure.is_some() {
             return;
         }
-        let sorted = match ranking::sorted(&self.registrants, &self.config.rank_order) {
+        let sorted = match ranking::sorted(&self.arrivals.registrants, &self.config.rank_order) {
             Ok(sorted) => sorted,
             Err(text) => {
                 let kind = FailureKind::Config;
@@ -176,7 +176,7 @@ impl Cluster {
                 return self.fail_start(now, EMPTY, failure, out);
             }
         };
-        self.registrants.clear();
+        self.arrivals.registrants.clear();
         let (mut workers, mut servers) = (0, 0);
         let mut list = Vec::new();
         for (key, registrant) in sorted {
@@ -218,15 +218,15 @@ impl Cluster {
             let message = self.control(control);
             Self::send(out, id, message);
         }
-        self.next_report = now.saturating_add(self.config.report_interval);
+        self.arrivals.next_report = now.saturating_add(self.config.report_interval);
         out.push(Action::Ready);
         self.first_policy(out);
         self.early_joiners(now, out);
     }
 
     fn move_channel(&mut self, from: NodeId, to: NodeId) {
-        if let Some(at) = self.down.remove(&from) {
-            self.down.insert(to, at);
+        if let Some(at) = self.signs.down.remove(&from) {
+            self.signs.down.insert(to, at);
         }
     }
 
@@ -301,8 +301,8 @@ impl Cluster {
         }
         let scheduler = self.config.scheduler.clone();
         out.push(Action::Connect { node: scheduler, identity: Some(self.me.id) });
-        self.down.clear();
-        self.next_heartbeat =
+        self.signs.down.clear();
+        self.signs.next_heartbeat =
             self.config.heartbeat_interval.map(|interval| now.saturating_add(interval));
         self.expect_signs_of_life(now);
         if self.elastic.on {
@@ -337,7 +337,7 @@ impl Cluster {
     pub(super) fn who_is_missing(&self) -> String {
         let mut parts = Vec::new();
         for role in [Role::Worker, Role::Server] {
-            let registrants = self.registrants.values().filter(|r| r.node.role == role);
+            let registrants = self.arrivals.registrants.values().filter(|r| r.node.role == role);
             let here = text::few(registrants.map(|r| r.node.address()));
             parts.push(format!(
                 "{} of {} {}s are here{}{}",
@@ -357,7 +357,7 @@ impl Cluster {
             "the job is not complete: {}; missing: {}{}{}",
             parts.join("; "),
             missing.join(", "),
-            self.refusals.text(),
+            self.arrivals.refusals.text(),
             if self.config.doubt.is_empty() {
                 String::new()
             } else {
@@ -378,13 +378,13 @@ impl Cluster {
             return self.who_is_missing();
         }
         let scheduler = self.config.scheduler.address();
-        if !self.scheduler_reached && !self.scheduler_seen {
+        if !self.arrivals.scheduler_reached && !self.arrivals.scheduler_seen {
             return format!(
                 "the scheduler at {scheduler} does not answer (DMLC_PS_ROOT_URI, \
                  DMLC_PS_ROOT_PORT); `pslite doctor` on this host, and on its own, says why"
             );
         }
-        if !self.scheduler_seen {
+        if !self.arrivals.scheduler_seen {
             return format!(
                 "what listens at {scheduler} has not answered: a stock scheduler says nothing \
                  before all are there ({} workers and {} servers), and another program never will \
@@ -392,13 +392,13 @@ impl Cluster {
                 self.config.num_workers, self.config.num_servers
             );
         }
-        if self.progress.is_empty() {
+        if self.arrivals.progress.is_empty() {
             return format!(
                 "registered with the scheduler at {scheduler}; it waits for others ({} workers \
                  and {} servers in all)",
                 self.config.num_workers, self.config.num_servers
             );
         }
-        self.progress.clone()
+        self.arrivals.progress.clone()
     }
 }

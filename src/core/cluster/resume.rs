@@ -36,7 +36,7 @@ impl Cluster {
             homes: policy.homes.clone(),
             serving: policy.servers.iter().map(|id| (*id, true)).collect(),
             members: others.filter_map(member).collect(),
-            releases_of_all: self.releases_of_all,
+            releases_of_all: self.meetings.releases_of_all,
             elastic_workers: Some(self.elastic.workers),
             exchange: policy.exchange,
             ..State::default()
@@ -69,9 +69,10 @@ impl Cluster {
         }
         cluster.customers.insert(SCHEDULER, [0].into());
         cluster.lost = state.lost.iter().map(|(id, text)| (*id, (now, text.clone()))).collect();
-        cluster.releases_of_all = state.releases_of_all;
+        cluster.meetings.releases_of_all = state.releases_of_all;
         let passed = state.passed.iter();
-        cluster.passed = passed.map(|e| ((e.node, e.customer, e.group), e.timestamp)).collect();
+        cluster.meetings.passed =
+            passed.map(|e| ((e.node, e.customer, e.group), e.timestamp)).collect();
         cluster.ready = true;
         cluster.elastic.on = true;
         cluster.keep_workers_as_they_were(state);
@@ -96,7 +97,7 @@ impl Cluster {
         }
         // Who does not answer is dead: nobody would say so otherwise.
         let live = cluster.others();
-        cluster.down = live.into_iter().map(|id| (id, now)).collect();
+        cluster.signs.down = live.into_iter().map(|id| (id, now)).collect();
         cluster.expect_signs_of_life(now);
         cluster.elastic.resumes = true;
         Ok(cluster)

@@ -78,7 +78,7 @@ impl Cluster {
         })?;
         let stray = self.aliases.iter().find(|(_, id)| !self.members.contains_key(id));
         require(stray.is_none(), || format!("{stray:?} is a second id of nobody"))?;
-        let dead = self.heard.keys().find(|id| self.lost.contains_key(id));
+        let dead = self.signs.heard.keys().find(|id| self.lost.contains_key(id));
         require(dead.is_none(), || format!("{dead:?} is dead, and is watched"))
     }
 

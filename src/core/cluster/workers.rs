@@ -146,7 +146,7 @@ impl Cluster {
             Some(super::exchange::CANNOT)
         } else if self.job_is_over() {
             Some("the job is over")
-        } else if self.waiting.len() >= WORKERS_WAITING_MAX {
+        } else if self.arrivals.waiting.len() >= WORKERS_WAITING_MAX {
             Some("too many nodes wait for a place")
         } else {
             None
@@ -158,8 +158,8 @@ impl Cluster {
         if self.asks_again_or_fails(now, node, out) {
             return;
         }
-        self.waiting.retain(|waiting| waiting.address() != node.address());
-        self.waiting.push(node.clone());
+        self.arrivals.waiting.retain(|waiting| waiting.address() != node.address());
+        self.arrivals.waiting.push(node.clone());
         self.check_recovery(now, out);
     }
 
@@ -205,10 +205,10 @@ impl Cluster {
 
     /// Nobody with that id is in a barrier any more.
     pub(super) fn leave_barriers(&mut self, id: NodeId) {
-        for entered in self.entered.values_mut() {
+        for entered in self.meetings.entered.values_mut() {
             entered.members.retain(|(member, _), _| *member != id);
         }
-        self.entered.retain(|_, entered| !entered.members.is_empty());
+        self.meetings.entered.retain(|_, entered| !entered.members.is_empty());
     }
 
     /// Workers that a barrier of the customers of the beginning waits for: those that live and are
@@ -238,7 +238,7 @@ impl Cluster {
             return;
         }
         let nobody = Entered::default();
-        let entered = self.entered.get(&(ALL_GROUP, FIRST_DOMAIN)).unwrap_or(&nobody);
+        let entered = self.meetings.entered.get(&(ALL_GROUP, FIRST_DOMAIN)).unwrap_or(&nobody);
         let workers: Vec<_> =
             entered.members.keys().filter(|(id, _)| self.is_worker(*id)).collect();
         let all_leave = workers.iter().all(|member| self.left.contains(member));
@@ -266,8 +266,10 @@ impl Cluster {
         let books = &self.elastic.books;
         let came_back = books.returning.contains(&id) || books.lives.contains_key(&id);
         let was_in_one = || {
-            let mut entered = self.entered.values().flat_map(|entered| entered.members.keys());
-            self.passed.keys().any(|(node, ..)| *node == id) || entered.any(|(node, _)| *node == id)
+            let mut entered =
+                self.meetings.entered.values().flat_map(|entered| entered.members.keys());
+            self.meetings.passed.keys().any(|(node, ..)| *node == id)
+                || entered.any(|(node, _)| *node == id)
         };
         let all_leave = || {
             let mut workers = entered.members.keys().filter(|(member, _)| self.is_worker(*member));

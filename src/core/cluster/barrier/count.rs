@@ -21,12 +21,12 @@ impl Cluster {
         out: &mut Vec<Action>,
     ) {
         let domain = self.domain_of(from, customer_id, command);
-        let came_out = self.passed.get(&(from, customer_id, group));
+        let came_out = self.meetings.passed.get(&(from, customer_id, group));
         let released = self.elastic.policy.released.contains(&from);
         if self.elastic.on && (came_out == Some(&timestamp) || released) {
             return self.let_out(from, (group, command), (customer_id, timestamp), out);
         }
-        let entered = self.entered.entry((group, domain)).or_default();
+        let entered = self.meetings.entered.entry((group, domain)).or_default();
         entered.came(now, from);
         entered.members.insert((from, customer_id), timestamp);
         if self.is_full(group, domain) {
@@ -40,7 +40,7 @@ impl Cluster {
     }
 
     fn is_full(&self, group: i32, domain: i32) -> bool {
-        let Some(entered) = self.entered.get(&(group, domain)) else { return false };
+        let Some(entered) = self.meetings.entered.get(&(group, domain)) else { return false };
         if !self.elastic.on || domain != FIRST_DOMAIN {
             return entered.members.len() >= self.expected(group, domain);
         }
@@ -92,7 +92,7 @@ impl Cluster {
     /// Scheduler: true once all that the job began with have come out of the exit barrier.
     #[must_use]
     pub const fn job_is_over(&self) -> bool {
-        self.releases_of_all >= 2
+        self.meetings.releases_of_all >= 2
     }
 
     /// Scheduler: a server died, or left: barriers do not wait for it any more.
@@ -101,9 +101,9 @@ impl Cluster {
             return;
         }
         let full = |key: &&(i32, i32)| self.is_full(key.0, key.1);
-        let all: Vec<(i32, i32)> = self.entered.keys().filter(full).copied().collect();
+        let all: Vec<(i32, i32)> = self.meetings.entered.keys().filter(full).copied().collect();
         for (group, domain) in all {
-            let entered = self.entered.get(&(group, domain));
+            let entered = self.meetings.entered.get(&(group, domain));
             let customer = entered.and_then(|entered| entered.members.keys().next()).map(|m| m.1);
             self.release(group, domain, customer.unwrap_or(0), out);
         }
@@ -141,10 +141,10 @@ impl Cluster {
     }
 
     fn release(&mut self, group: i32, domain: i32, customer_id: i32, out: &mut Vec<Action>) {
-        let entered = self.entered.remove(&(group, domain)).unwrap_or_default();
+        let entered = self.meetings.entered.remove(&(group, domain)).unwrap_or_default();
         let group_of = if is_of_first(domain) { group } else { WORKER_GROUP };
         let all = group == ALL_GROUP && domain == FIRST_DOMAIN && self.begins_or_ends(&entered);
-        self.releases_of_all += u32::from(all);
+        self.meetings.releases_of_all += u32::from(all);
         let command = self.barrier_command(domain == FIRST_DOMAIN);
         if self.elastic.on {
             self.note_passed(group, all, &entered, out);
@@ -175,7 +175,7 @@ impl Cluster {
     fn begins_or_ends(&self, entered: &Entered) -> bool {
         let takes_leave =
             |member: &(NodeId, i32)| self.left.contains(member) || !self.is_ours(member.0);
-        self.releases_of_all == 0 || entered.members.keys().any(takes_leave)
+        self.meetings.releases_of_all == 0 || entered.members.keys().any(takes_leave)
     }
 
     /// True for a node that hears of releases.
@@ -208,7 +208,7 @@ impl Cluster {
     pub(in crate::cluster) fn let_out_again(&mut self, id: NodeId, out: &mut Vec<Action>) {
         let all = (id, i32::MIN, i32::MIN)..=(id, i32::MAX, i32::MAX);
         let passed: Vec<_> =
-            self.passed.range(all).map(|(place, number)| (*place, *number)).collect();
+            self.meetings.passed.range(all).map(|(place, number)| (*place, *number)).collect();
         for ((_, customer_id, group), number) in passed {
             self.let_out(id, (group, Command::Barrier), (customer_id, number), out);
         }
@@ -225,7 +225,7 @@ impl Cluster {
                 timestamp: *timestamp,
             })
             .collect();
-        self.passed.extend(
+        self.meetings.passed.extend(
             entries
                 .iter()
                 .map(|entry| ((entry.node, entry.customer, entry.group), entry.timestamp)),
@@ -239,7 +239,7 @@ impl Cluster {
     /// exit barrier for the whole job.
     pub(in crate::cluster) fn check_barriers(&mut self, out: &mut Vec<Action>) {
         let mut broken = None;
-        for ((group, domain), entered) in &self.entered {
+        for ((group, domain), entered) in &self.meetings.entered {
             let missing = self.missing(*group, *domain, entered);
             let missing: Vec<NodeId> =
                 missing.into_iter().filter(|id| !self.is_gone(*id)).collect();
@@ -264,7 +264,7 @@ impl Cluster {
     /// True if every customer of that node has taken leave and it waits in the exit barrier: it
     /// enters no other one.
     pub(in crate::cluster) fn has_left(&self, id: NodeId) -> bool {
-        self.entered.get(&(ALL_GROUP, FIRST_DOMAIN)).is_some_and(|entered| entered.has(id))
+        self.meetings.entered.get(&(ALL_GROUP, FIRST_DOMAIN)).is_some_and(|entered| entered.has(id))
             && self
                 .customers
                 .get(&id)

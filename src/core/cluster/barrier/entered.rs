@@ -1,10 +1,25 @@
-//! Who is in a barrier, as the one who waits knows it ([`Ticket`]) and as the scheduler does
-//! ([`Entered`]). Must not know of the other members.
+//! Who is in which barrier ([`Meetings`]), as the one who waits knows it ([`Ticket`]) and as the
+//! scheduler does ([`Entered`]). Must not know of the other members.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::wire::{NodeId, is_worker};
+
+/// The barriers of a job.
+#[derive(Debug, Default)]
+pub(in crate::cluster) struct Meetings {
+    /// My customers that wait.
+    pub(in crate::cluster) tickets: Vec<Ticket>,
+    /// My customers that came later.
+    pub(in crate::cluster) late: BTreeSet<i32>,
+    /// Scheduler: who is in which barrier, by its group and domain.
+    pub(in crate::cluster) entered: BTreeMap<(i32, i32), Entered>,
+    /// Which of its entries each customer has got out of again, in each group.
+    pub(in crate::cluster) passed: BTreeMap<(NodeId, i32, i32), i32>,
+    /// How often all nodes were let out of a barrier with which the job begins, or ends.
+    pub(in crate::cluster) releases_of_all: u32,
+}
 
 /// A customer of this process that waits.
 #[derive(Clone, Debug)]

@@ -29,7 +29,7 @@ pub struct OpenBarrier<'a> {
 impl Cluster {
     /// Scheduler: the barriers in which somebody is.
     pub fn open_barriers(&self) -> impl Iterator<Item = OpenBarrier<'_>> {
-        self.entered.iter().map(|((group, domain), entered)| OpenBarrier {
+        self.meetings.entered.iter().map(|((group, domain), entered)| OpenBarrier {
             place: BarrierPlace { group: *group, domain: *domain },
             since: entered.since,
             cluster: self,

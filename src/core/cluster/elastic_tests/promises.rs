@@ -41,7 +41,7 @@ fn what_is_wrong_with_members_and_policy_is_named() {
         (|all| _ = all.aliases.insert(40, 42), "(40, 42)) is a second id of nobody"),
         (
             |all| {
-                all.heard.insert(8, Default::default());
+                all.signs.heard.insert(8, Default::default());
                 all.lost.insert(8, Default::default());
             },
             "Some(8) is dead, and is watched",
