@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::*;
-use crate::scheduler::{Line, Waits};
+use crate::scheduler::{LogLine, WaitWatch};
 use crate::wire::topic::Topic;
 use crate::wire::{
     ALL_GROUP, EMPTY, Message, Node, NodeId, Role, SCHEDULER, SERVER_GROUP, WORKER_GROUP, ability,
@@ -34,7 +34,7 @@ struct Job {
     events: Vec<Vec<Action>>,
     dead: Vec<bool>,
     /// The scheduler's; what it says is among its actions.
-    waits: Waits,
+    waits: WaitWatch,
 }
 
 /// A node that listens there; the scheduler is at `s:1`.
@@ -98,7 +98,7 @@ impl Job {
             wire: VecDeque::new(),
             events: vec![Vec::new(); count],
             dead: vec![false; count],
-            waits: Waits::new(10 * SECOND),
+            waits: WaitWatch::new(10 * SECOND),
         };
         for i in 0..count {
             if !job.nodes[i].is_scheduler() {
@@ -153,7 +153,7 @@ impl Job {
         if ticks && i == 0 {
             self.waits.look(self.now, &self.nodes[0], &mut lines);
         }
-        let lines = lines.into_iter().map(|Line { level, text }| Action::Log { level, text });
+        let lines = lines.into_iter().map(|LogLine { level, text }| Action::Log { level, text });
         self.events[i].extend(lines);
     }
 

@@ -9,7 +9,7 @@ mod status;
 mod times;
 mod waits;
 
-pub use overview::Parts;
+pub use overview::StatusParts;
 pub use status::{LinkStatus, NodeStatus, Status, TreeStatus, TreesStatus};
 pub use times::{RoundTimes, WorkerTime};
-pub use waits::{Line, Waits};
+pub use waits::{LogLine, WaitWatch};

@@ -13,22 +13,22 @@ use crate::wire::exchange::status::ExchangeStatus;
 
 /// What the membership does not know.
 #[derive(Clone, Debug, Default)]
-pub struct Parts {
+pub struct StatusParts {
     /// The planner's: how long a round takes.
     pub times: RoundTimes,
     /// How workers share batches.
     pub sessions: Vec<SessionStatus>,
     /// How workers train while deltas travel.
     pub exchanges: Vec<ExchangeStatus>,
-    /// Who waits for whom ([`Waits`](super::Waits)).
+    /// Who waits for whom ([`WaitWatch`](super::WaitWatch)).
     pub waits: Vec<String>,
 }
 
 impl Status {
     /// How the job is, as this node knows it; the scheduler knows most.
     #[must_use]
-    pub fn of(cluster: &Cluster, parts: Parts) -> Self {
-        let Parts { times, sessions, exchanges, waits } = parts;
+    pub fn of(cluster: &Cluster, parts: StatusParts) -> Self {
+        let StatusParts { times, sessions, exchanges, waits } = parts;
         let (config, policy, overview) = (cluster.config(), cluster.policy(), cluster.overview());
         // Requests of an exchange go on beside the program's iterations.
         let iterates = cluster.exchange().is_none();
@@ -125,7 +125,8 @@ mod tests {
             ..RoundTimes::default()
         };
         let waits = vec!["a barrier".to_owned()];
-        let parts = Parts { times, sessions: sessions.clone(), waits, ..Parts::default() };
+        let parts =
+            StatusParts { times, sessions: sessions.clone(), waits, ..StatusParts::default() };
         let status = Status::of(&cluster, parts);
         assert_eq!((status.phase.as_str(), status.scheduler.as_str()), ("forming", "s:1"));
         assert_eq!((status.measured, status.eta), (Some(0.5), Some(0.5)));

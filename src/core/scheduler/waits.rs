@@ -23,14 +23,14 @@ const ROUNDS_SAID_GAPS: u32 = 64;
 
 /// A line for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct LogLine {
     /// How much it matters.
     pub level: Level,
     /// The line.
     pub text: String,
 }
 
-impl Line {
+impl LogLine {
     const fn warning(text: String) -> Self {
         Self { level: Level::Warning, text }
     }
@@ -69,7 +69,7 @@ struct BarrierSaid {
 
 /// See the module.
 #[derive(Debug)]
-pub struct Waits {
+pub struct WaitWatch {
     /// What has waited for less is not said.
     limit: Duration,
     /// What servers told; and workers, of the round along a tree for which each waits.
@@ -80,7 +80,7 @@ pub struct Waits {
     circle: String,
 }
 
-impl Waits {
+impl WaitWatch {
     /// Nothing waits yet. What has waited for less than `limit` is not said.
     #[must_use]
     pub fn new(limit: Duration) -> Self {
@@ -101,7 +101,7 @@ impl Waits {
         from: NodeId,
         bytes: &[u8],
         cluster: &Cluster,
-        out: &mut Vec<Line>,
+        out: &mut Vec<LogLine>,
     ) {
         if bytes.is_empty() {
             self.told.remove(&from);
@@ -120,7 +120,7 @@ impl Waits {
     }
 
     /// Time has passed. What is to be said goes to `out`.
-    pub fn look(&mut self, now: Duration, cluster: &Cluster, out: &mut Vec<Line>) {
+    pub fn look(&mut self, now: Duration, cluster: &Cluster, out: &mut Vec<LogLine>) {
         if cluster.is_scheduler() && cluster.goes_on() {
             self.report_barriers(now, cluster, out);
             self.report_rounds(now, cluster, out);
@@ -140,7 +140,7 @@ impl Waits {
 
     /// Says which members barriers wait for that have waited for long; each time after twice as
     /// long.
-    fn report_barriers(&mut self, now: Duration, cluster: &Cluster, out: &mut Vec<Line>) {
+    fn report_barriers(&mut self, now: Duration, cluster: &Cluster, out: &mut Vec<LogLine>) {
         let mut kept = BTreeMap::new();
         let mut any_is_due = false;
         for barrier in cluster.open_barriers() {
@@ -152,7 +152,7 @@ impl Waits {
                 let waited = now.saturating_sub(said.since);
                 said.after = waited.saturating_mul(2).max(self.limit);
                 let level = if barrier.has_worker() { Level::Warning } else { Level::Verbose };
-                out.push(Line { level, text: barrier_text(now, &barrier, cluster) });
+                out.push(LogLine { level, text: barrier_text(now, &barrier, cluster) });
                 any_is_due = true;
             }
             kept.insert(barrier.place, said);
@@ -164,10 +164,10 @@ impl Waits {
     }
 
     /// Says a circle that was not said last.
-    fn say_circle(&mut self, now: Duration, cluster: &Cluster, out: &mut Vec<Line>) {
+    fn say_circle(&mut self, now: Duration, cluster: &Cluster, out: &mut Vec<LogLine>) {
         let text = self.circle_text(now, cluster).unwrap_or_default();
         if !text.is_empty() && text != self.circle {
-            out.push(Line::warning(text.clone()));
+            out.push(LogLine::warning(text.clone()));
         }
         self.circle = text;
     }
@@ -203,7 +203,7 @@ impl Waits {
     }
 
     /// Says which round along a tree has waited for long, as servers say it of others.
-    fn report_rounds(&mut self, now: Duration, cluster: &Cluster, out: &mut Vec<Line>) {
+    fn report_rounds(&mut self, now: Duration, cluster: &Cluster, out: &mut Vec<LogLine>) {
         let limit = self.limit;
         let oldest = self.live_rounds_of_trees(cluster).into_iter().min_by_key(|it| it.since);
         let Some(oldest) = oldest.filter(|_| now >= self.rounds.next) else { return };
@@ -218,7 +218,7 @@ impl Waits {
         let is_anew = now.saturating_sub(next) > most;
         let gap = if is_anew { limit } else { gap.saturating_mul(2).clamp(limit, most) };
         self.rounds = RoundsSaid { next: now.saturating_add(gap), gap };
-        out.push(Line::warning(round_text(now, &oldest, cluster)));
+        out.push(LogLine::warning(round_text(now, &oldest, cluster)));
     }
 
     /// The rounds that somebody told of who is still there.

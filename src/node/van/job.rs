@@ -12,7 +12,7 @@ use crate::error::{NodeError, Result};
 use crate::journal::Journal;
 use crate::sync::lock;
 use pslite_core::cluster::{Cluster, Failure};
-use pslite_core::scheduler::Waits;
+use pslite_core::scheduler::WaitWatch;
 use pslite_core::wire::NodeId;
 
 /// See the module.
@@ -42,7 +42,7 @@ pub(super) struct Core {
     /// A scheduler's.
     pub(super) journal: Option<Journal>,
     /// A scheduler's.
-    pub(super) waits: Waits,
+    pub(super) waits: WaitWatch,
 }
 
 impl Job {
@@ -58,7 +58,7 @@ impl Job {
                 failure: None,
                 channels: BTreeMap::new(),
                 journal,
-                waits: Waits::new(limit),
+                waits: WaitWatch::new(limit),
             }),
             changed: Condvar::new(),
             trouble: AtomicBool::new(false),

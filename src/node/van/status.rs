@@ -5,14 +5,14 @@
 use super::job::Core;
 use super::{Van, log_level};
 use pslite_core::cluster::Event;
-use pslite_core::scheduler::{Line, Parts, Status};
+use pslite_core::scheduler::{LogLine, Status, StatusParts};
 use pslite_core::wire::{NodeId, Role};
 use pslite_observe::log;
 
 impl Van {
     /// An operator asks how the job is. Returns the answer.
     pub(super) fn status_asked(&self, core: &Core, guest: Option<NodeId>) -> Event {
-        let parts = Parts {
+        let parts = StatusParts {
             times: self.desk.times(&self.state, &core.cluster),
             sessions: self.training.status(),
             exchanges: self.training.exchange.status(),
@@ -42,6 +42,6 @@ impl Van {
     }
 }
 
-fn write(lines: Vec<Line>) {
-    lines.into_iter().for_each(|Line { level, text }| log::write(log_level(level), &text));
+fn write(lines: Vec<LogLine>) {
+    lines.into_iter().for_each(|LogLine { level, text }| log::write(log_level(level), &text));
 }

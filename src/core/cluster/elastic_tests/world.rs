@@ -9,7 +9,7 @@ use crate::cluster::journal::{Record, State};
 pub(super) use crate::cluster::tests::SECOND;
 use crate::cluster::{Action, Cluster, ClusterConfig, Difference, Event, tests};
 use crate::random::Random;
-use crate::scheduler::{Parts, Status};
+use crate::scheduler::{Status, StatusParts};
 use crate::wire::elastic::Order;
 use crate::wire::{Message, NodeId, Role, SCHEDULER, ability};
 
@@ -54,7 +54,7 @@ pub(super) struct World {
     /// What the scheduler is told each time it is started.
     pub(super) scheduler: Option<ClusterConfig>,
     /// What operators are shown beside the membership.
-    pub(super) shown: Parts,
+    pub(super) shown: StatusParts,
     workers: usize,
     servers: usize,
 }
@@ -90,7 +90,7 @@ impl World {
             journal: State::default(),
             next_port: 100,
             scheduler: None,
-            shown: Parts::default(),
+            shown: StatusParts::default(),
             workers,
             servers,
         };
