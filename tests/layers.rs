@@ -24,15 +24,16 @@ const ROOMS: [(&str, &[&str]); 18] = [
     ("store", &["text", "keys", "wire", "values", "trees", "invariant", "lives"]),
     ("placement", &["text", "wire"]),
     ("training", &["text", "wire", "invariant", "random", "lives"]),
-    ("scheduler", &["cluster", "keys", "wire"]),
+    ("scheduler", &["cluster", "keys", "placement", "random", "text", "trees", "values", "wire"]),
     ("worker", &["wire", "values", "kv", "store", "training", "invariant"]),
 ];
 
 /// The rooms of `node`, from the bottom up, and what each may name: only rooms before it. A room is
 /// a file and the folder of its name. Not looked at is what files of one room name of each other:
 /// all of `van` names `van::Van`, all of `worker` and `server` their customer.
-const NODE: [(&str, &[&str]); 29] = [
+const NODE: [(&str, &[&str]); 30] = [
     ("sync", &[]),
+    ("lines", &[]),
     ("error", &[]),
     ("idle", &[]),
     ("threads", &[]),
@@ -57,7 +58,7 @@ const NODE: [(&str, &[&str]); 29] = [
     ("batch_session", &["error", "running", "training"]),
     ("customers", &["delivery", "error", "recipient", "sync"]),
     ("sink", &["customers", "landing"]),
-    ("planning", &["running", "settings", "sync", "threads"]),
+    ("planning", &["lines", "running", "settings", "sync", "threads"]),
     ("base", &["delivery", "error", "work_queue", "running"]),
     (
         "worker",
@@ -89,6 +90,7 @@ const NODE: [(&str, &[&str]); 29] = [
             "descriptors",
             "error",
             "journal",
+            "lines",
             "planning",
             "recipient",
             "running",

@@ -33,6 +33,7 @@ pub mod files;
 mod idle;
 mod journal;
 pub mod landing;
+mod lines;
 mod naming;
 pub mod notices;
 mod operator;

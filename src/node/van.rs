@@ -48,7 +48,7 @@ use held::HeldMessages;
 use inline_handler::InlineHandler;
 use job::Job;
 use native::DataPlane;
-use pslite_core::cluster::{self, Cluster, Event, Failure, FailureKind};
+use pslite_core::cluster::{Cluster, Event, Failure, FailureKind};
 use pslite_core::delivery::{ResendConfig, Resender};
 use pslite_core::wire::{self, Message, Node, NodeId, Role};
 use pslite_observe::MessageKind;
@@ -446,14 +446,5 @@ fn error_of(failure: &Failure) -> NodeError {
         FailureKind::StartTimeout => NodeError::Timeout(text),
         FailureKind::Config => NodeError::Config(text),
         FailureKind::Remote => NodeError::Remote(text),
-    }
-}
-
-const fn log_level(level: cluster::Level) -> Level {
-    match level {
-        cluster::Level::Error => Level::Error,
-        cluster::Level::Warning => Level::Warning,
-        cluster::Level::Info => Level::Info,
-        cluster::Level::Verbose => Level::Verbose,
     }
 }

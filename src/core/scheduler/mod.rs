@@ -1,15 +1,26 @@
-//! What a scheduler knows beside the membership, and shows: who waits for whom (`waits`, `circle`)
-//! and how the job is (`status`, of which the planner and the coordinators bring their parts).
-//! Reads the membership and changes nothing in it. Pure; time is an argument.
+//! What a scheduler knows beside the membership, decides and shows: where keys are and along which
+//! trees rounds go (`planners`), who waits for whom (`waits`, `circle`) and how the job is
+//! (`status`, of which the planners and the coordinators bring their parts). Reads the membership;
+//! what it is to change there goes to it as events. Pure; time is an argument.
 
 mod advice;
 mod circle;
+mod key_planner;
+mod lines;
 mod overview;
+mod planners;
+mod probes;
+mod settings;
 mod status;
 mod times;
+mod tree_planner;
 mod waits;
 
+pub use lines::{LogLine, LogLines};
 pub use overview::StatusParts;
+pub use planners::Planners;
+pub use settings::PlannerSettings;
 pub use status::{LinkStatus, NodeStatus, Status, TreeStatus, TreesStatus};
 pub use times::{RoundTimes, WorkerTime};
-pub use waits::{LogLine, WaitWatch};
+pub use tree_planner::{TreeAnswer, TreeJob};
+pub use waits::WaitWatch;

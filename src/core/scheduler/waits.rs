@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::circle::{Wait, circle};
+use super::lines::LogLine;
 use crate::cluster::{BarrierPlace, Cluster, Level, OpenBarrier};
 use crate::keys::KeyName;
 use crate::wire::elastic::StalledRound;
@@ -20,21 +21,6 @@ const ROUNDS_SAID_AFTER: Duration = Duration::from_secs(2);
 
 /// Limits between two such words, at most.
 const ROUNDS_SAID_GAPS: u32 = 64;
-
-/// A line for people.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogLine {
-    /// How much it matters.
-    pub level: Level,
-    /// The line.
-    pub text: String,
-}
-
-impl LogLine {
-    const fn warning(text: String) -> Self {
-        Self { level: Level::Warning, text }
-    }
-}
 
 /// A round that has waited for long, as a node told it.
 #[derive(Clone, Debug)]

@@ -1,36 +1,34 @@
-//! A scheduler's planner, from the first report on. It passes its decisions to the membership as
-//! events. The node's clock calls it. Names no van.
+//! Drives a scheduler's planners, from the first look on: gives them the time, the reports and the
+//! settings, writes what they say to the log, and has trees worked out on a thread. Returns what
+//! they decide as events of the membership. The node's clock calls it. Names no van.
 
 use std::sync::Mutex;
-use std::time::Duration;
 
-use super::planting::{Plan, Planned};
-use super::probes::Probe;
-use super::{Planning, Planting, Steps};
+use super::tree_thread::TreeThread;
+use crate::lines;
 use crate::running::NodeState;
 use crate::settings::Settings;
 use crate::sync::lock;
-use pslite_core::cluster::{Cluster, Event, Tell};
-use pslite_core::placement::graph::Topology;
-use pslite_core::placement::measured::Measured;
-use pslite_core::scheduler::RoundTimes;
+use pslite_core::cluster::{Cluster, Event};
+use pslite_core::scheduler::{LogLines, PlannerSettings, Planners, RoundTimes};
 use pslite_core::store::SumOrder;
-use pslite_core::wire::topic::{ProbeRequest, Topic};
 use pslite_core::wire::{NodeId, Role};
 use pslite_observe::log::{self, Level};
 
 /// See the module. Locked within the membership's lock, never the other way round.
 #[derive(Default)]
-pub(crate) struct Desk(Mutex<Option<(Planning, Planting)>>);
+pub(crate) struct Desk(Mutex<Option<Driven>>);
+
+struct Driven {
+    planners: Planners,
+    thread: TreeThread,
+}
 
 impl Desk {
     /// A node told what it measured.
     pub(crate) fn report(&self, state: &NodeState, from: NodeId, report: &[u8]) {
-        if let Some((planning, planting)) = &mut *lock(&self.0)
-            && let Some(measured) = Measured::decode(from, report)
-        {
-            planting.report(state.now(), from, &measured);
-            planning.report(state.now(), from, measured);
+        if let Some(driven) = &mut *lock(&self.0) {
+            driven.planners.report(state.now(), from, report);
         }
     }
 
@@ -41,79 +39,40 @@ impl Desk {
         if settings.role != Role::Scheduler {
             return Vec::new();
         }
-        let mut planning = lock(&self.0);
-        let now = state.now();
-        let (planning, planting) = planning.get_or_insert_with(|| {
+        let mut driven = lock(&self.0);
+        let Driven { planners, thread } = driven.get_or_insert_with(|| {
             let replicas = cluster.policy().replicas;
             let (ranks, probe_after) = (settings.num_servers, settings.probe_after);
-            (Planning::new(replicas, ranks, seed, probe_after), Planting::default())
+            let planners = Planners::new(replicas, ranks, seed, probe_after);
+            Driven { planners, thread: TreeThread::default() }
         });
-        let mut probes = planning.probes(now, cluster);
-        let plan = plan(settings);
-        planning.set_enabled(settings.planning && places(plan, planting));
-        probes.extend(planting.probes(now, cluster, plan));
-        let steps = match planting.weighs_star() {
-            true => Steps::None,
-            false => planning.look(now, cluster),
-        };
-        let mut events = match steps {
-            Steps::None => Vec::new(),
-            Steps::Orders(orders) => vec![Event::Orders(orders)],
-            Steps::Copies(copies) => vec![Event::Copies(copies)],
-        };
-        events.extend(planting.look(now, cluster, plan).map(|Planned { trees, lossy }| {
-            let text = match trees.len() {
-                0 => "rounds go straight to the servers".to_owned(),
-                count => format!("rounds go along trees: {}, {count} of them", settings.topology),
-            };
-            log::write(Level::Info, &text);
-            Event::Overlay { over: cluster.overlay().number, trees, lossy }
-        }));
-        if !probes.is_empty() {
-            events.push(Event::Tell(probes.into_iter().map(asked).collect()));
-        }
+        thread.bring_answers(planners);
+        let mut said = LogLines::new(log::enabled(Level::Verbose));
+        let events = planners.look(state.now(), cluster, planned(settings), &mut said);
+        thread.take_jobs(planners);
+        lines::write(said.into_lines());
         events
     }
 
     /// How long a round takes.
     pub(crate) fn times(&self, state: &NodeState, cluster: &Cluster) -> RoundTimes {
-        let Some((planning, planting)) = &mut *lock(&self.0) else { return RoundTimes::default() };
-        let (now, exchange) = (state.now(), cluster.exchange().is_some());
-        let mut times = planning.times(now, exchange);
-        if let Some(expected) = planting.expected() {
-            let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds).ok();
-            times.predicted = expected.seconds.and_then(seconds);
-            times.bound = expected.bound.and_then(seconds);
-            (times.no_plan, times.advice) = Default::default();
-            times.limit = if exchange { String::new() } else { planning.held_up(now) };
-            times.trees = planting.status(now, cluster, plan(&state.settings));
+        match &mut *lock(&self.0) {
+            Some(driven) => driven.planners.times(state.now(), cluster, planned(&state.settings)),
+            None => RoundTimes::default(),
         }
-        times
     }
 }
 
-/// What trees are planned for, as the settings say it.
-fn plan(settings: &Settings) -> Plan<'_> {
-    let repeats = settings.sum_order == SumOrder::Trees;
-    let (topology, links) = (settings.topology, settings.links.as_ref());
-    Plan { topology, links, fixed: repeats || !settings.planning, repeats }
-}
-
-/// Its sender is asked for it.
-fn asked(Probe { from, to }: Probe) -> Tell {
-    Tell { to: from, topic: Topic::Probe, bytes: ProbeRequest { to }.bytes() }
-}
-
-/// Whether keys are placed by what the network carries. While trees may be planned they stay: trees
-/// are planned for where they are, and where sums repeat, so do the places of keys.
-fn places(plan: Plan<'_>, planting: &Planting) -> bool {
-    match plan.topology {
-        Topology::Star => true,
-        Topology::Auto => planting.is_star() && !plan.repeats,
-        _ => false,
+/// How the settings say that keys and trees are planned.
+fn planned(settings: &Settings) -> PlannerSettings<'_> {
+    PlannerSettings {
+        planning: settings.planning,
+        topology: settings.topology,
+        links: settings.links.as_ref(),
+        repeats: settings.sum_order == SumOrder::Trees,
     }
 }
 
 #[cfg(test)]
 #[path = "desk_tests.rs"]
-pub(super) mod tests;
+mod tests;

@@ -6,7 +6,7 @@ use pslite_core::cluster::{ClusterConfig, RankOrder};
 use pslite_core::wire::{SCHEDULER, server_id};
 
 /// A job that nobody has joined yet.
-pub(in crate::planning) fn cluster(settings: &Settings) -> Cluster {
+fn cluster(settings: &Settings) -> Cluster {
     let node = fake::scheduler();
     let config = ClusterConfig {
         role: settings.role,
@@ -58,15 +58,4 @@ fn a_planner_that_knows_nothing_orders_nothing_and_has_no_times() {
         assert_eq!(desk.times(&state, &cluster), RoundTimes::default());
         desk.report(&state, server_id(0), b"\xff");
     }
-}
-
-/// While rounds go along trees keys stay: trees were planned for where they are.
-#[test]
-fn keys_may_move_while_rounds_go_straight() {
-    let planting = Planting::default();
-    let places =
-        |topology| places(Plan { topology, links: None, fixed: false, repeats: false }, &planting);
-    assert!(places(Topology::Star));
-    assert!(!places(Topology::Auto), "nobody knows yet");
-    assert!(!places(Topology::Packed));
 }

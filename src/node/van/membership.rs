@@ -7,8 +7,9 @@ use std::sync::MutexGuard;
 use std::time::Duration;
 
 use super::job::Core;
-use super::{Van, error_of, log_level};
+use super::{Van, error_of};
 use crate::delivery::Delivery;
+use crate::lines;
 use crate::sync::lock;
 use pslite_core::cluster::{Action, Event, Failure};
 use pslite_core::training::balance::Gone;
@@ -115,7 +116,7 @@ impl Van {
                 }
             }
             Action::Failed(failure) => self.failed(core, &failure),
-            Action::Log { level, text } => log::write(log_level(level), &text),
+            Action::Log { level, text } => lines::write_line(level, &text),
             Action::Answer { .. } => {} // `handle_with` has it.
             Action::Told { from, topic, bytes } => return self.told(core, from, topic, &bytes),
             Action::StatusAsked { guest } => return Some(self.status_asked(core, guest)),

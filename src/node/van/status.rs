@@ -2,12 +2,12 @@
 //! operator asks, how the job is. Brings together what the membership, the planner and the
 //! coordinators know. May touch the van; decides nothing itself.
 
+use super::Van;
 use super::job::Core;
-use super::{Van, log_level};
+use crate::lines;
 use pslite_core::cluster::Event;
-use pslite_core::scheduler::{LogLine, Status, StatusParts};
+use pslite_core::scheduler::{Status, StatusParts};
 use pslite_core::wire::{NodeId, Role};
-use pslite_observe::log;
 
 impl Van {
     /// An operator asks how the job is. Returns the answer.
@@ -23,9 +23,9 @@ impl Van {
 
     /// A node tells which round has waited for long.
     pub(super) fn stalled(&self, core: &mut Core, from: NodeId, bytes: &[u8]) {
-        let mut lines = Vec::new();
-        core.waits.told(self.now(), from, bytes, &core.cluster, &mut lines);
-        write(lines);
+        let mut said = Vec::new();
+        core.waits.told(self.now(), from, bytes, &core.cluster, &mut said);
+        lines::write(said);
     }
 
     /// On the scheduler: says who has waited for long. Called by the clock.
@@ -33,15 +33,11 @@ impl Van {
         if self.state.settings.role != Role::Scheduler {
             return;
         }
-        let (now, mut lines) = (self.now(), Vec::new());
+        let (now, mut said) = (self.now(), Vec::new());
         let mut core = self.job.lock();
         let Core { waits, cluster, .. } = &mut *core;
-        waits.look(now, cluster, &mut lines);
+        waits.look(now, cluster, &mut said);
         drop(core);
-        write(lines);
+        lines::write(said);
     }
-}
-
-fn write(lines: Vec<LogLine>) {
-    lines.into_iter().for_each(|LogLine { level, text }| log::write(log_level(level), &text));
 }

@@ -1,13 +1,17 @@
 use std::collections::BTreeSet;
 
+use super::super::site_links::Carrying;
 use super::*;
-use crate::planning::desk::tests::cluster;
-use crate::planning::site_links::Carrying;
-use crate::running::fake;
-use pslite_core::placement::graph::Scheme;
-use pslite_core::placement::graph::text::parse;
-use pslite_core::trees::Table;
-use pslite_core::wire::{server_id, worker_id};
+use crate::cluster::tests::config;
+use crate::placement::graph::Scheme;
+use crate::placement::graph::text::parse;
+use crate::trees::Table;
+use crate::wire::{Role, server_id, worker_id};
+
+/// A job that nobody has joined yet.
+fn cluster() -> Cluster {
+    Cluster::new(config(Role::Scheduler, "s", 1, 1, 1), Duration::ZERO)
+}
 
 fn seconds(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
@@ -18,7 +22,7 @@ fn triangle() -> NamedGraph {
     parse("link a b 20\nlink b c 20\nlink a c 20").unwrap()
 }
 
-fn draft(named: &NamedGraph, cut: &[(usize, usize)], scheme: Option<Scheme>) -> Draft {
+fn draft(named: &NamedGraph, cut: &[(usize, usize)], scheme: Option<Scheme>) -> TreeJob {
     let workers: Vec<NodeId> = (0..3).map(worker_id).collect();
     let members = Members { servers: vec![server_id(0)], workers: workers.clone() };
     let at_sites = workers.into_iter().map(|worker| vec![worker]).collect();
@@ -33,49 +37,50 @@ fn draft(named: &NamedGraph, cut: &[(usize, usize)], scheme: Option<Scheme>) -> 
     let (cut, measured) = (cut.iter().copied().collect(), BTreeSet::new());
     let carrying = Carrying { rates, cut, measured };
     let (shares, bytes, topology) = (vec![1.0, 0.0, 0.0], 4e6, Topology::Packed);
-    Draft { members, sites, carrying, graph, shares, bytes, topology, scheme }
+    TreeJob { members, sites, carrying, graph, shares, bytes, topology, scheme }
 }
 
-fn answered(drafts: &mut Drafts) -> Answer {
-    for _ in 0..2000 {
-        if let Some(answer) = drafts.answer() {
-            return answer;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    panic!("no answer within 10 s");
+/// What comes of that job, by way of whoever drives the planner.
+fn answered(planner: &mut TreePlanner, job: TreeJob) -> TreeAnswer {
+    planner.jobs.ask(job);
+    assert!(planner.jobs.is_open() && planner.jobs.answer().is_none());
+    let job = planner.take_job().unwrap();
+    assert!(planner.jobs.is_open() && planner.take_job().is_none());
+    planner.answered(TreeAnswer::of(job));
+    let answer = planner.jobs.answer().unwrap();
+    assert!(!planner.jobs.is_open());
+    answer
 }
 
 /// A planner whose trees stand, and an answer about them.
-fn planted(named: &NamedGraph) -> (Planting, Answer) {
-    let cluster = cluster(&fake::settings("scheduler", &[]));
-    let mut planting = Planting::default();
-    planting.drafts.ask(draft(named, &[], None));
-    let answer = answered(&mut planting.drafts);
+fn planted(named: &NamedGraph) -> (TreePlanner, TreeAnswer) {
+    let cluster = cluster();
+    let mut planner = TreePlanner::default();
+    let answer = answered(&mut planner, draft(named, &[], None));
     assert!(answer.bound.is_some() && answer.seconds.is_none());
-    let planned = planting.plant(&cluster, answer, false).unwrap();
+    let planned = planner.plant(&cluster, answer, false, &mut LogLines::default()).unwrap();
     assert!(!planned.trees.is_empty() && !planned.lossy);
-    let scheme = planting.planted.as_ref().unwrap().scheme.clone();
-    planting.drafts.ask(draft(named, &[], scheme));
-    assert!(planting.drafts.is_open());
-    let answer = answered(&mut planting.drafts);
-    assert!(!planting.drafts.is_open() && answer.seconds.is_some());
-    (planting, answer)
+    let scheme = planner.planted.as_ref().unwrap().scheme.clone();
+    let answer = answered(&mut planner, draft(named, &[], scheme));
+    assert!(answer.seconds.is_some());
+    (planner, answer)
 }
 
 #[test]
 fn trees_that_are_better_for_a_while_take_the_place_of_others() {
     let named = triangle();
-    let cluster = cluster(&fake::settings("scheduler", &[]));
+    let cluster = cluster();
     for (factor, at_last) in [(1.05, None), (1.2, Some(false)), (1.5, Some(true))] {
-        let (mut planting, answer) = planted(&named);
+        let (mut planner, answer) = planted(&named);
         let promised = answer.proposal.as_ref().unwrap().seconds;
         let mut look = |at: f64, seconds_now: f64| {
-            let (draft, proposal) = (answer.draft.clone(), answer.proposal.clone());
+            let (job, proposal) = (answer.job.clone(), answer.proposal.clone());
             let (seconds_now, bound) = (Some(seconds_now), answer.bound);
             let star = answer.star;
-            let answer = Answer { draft, seconds: seconds_now, star, bound, proposal };
-            planting.follow(seconds(at), &cluster, false, answer).map(|planned| planned.lossy)
+            let answer = TreeAnswer { job, seconds: seconds_now, star, bound, proposal };
+            planner
+                .follow(seconds(at), &cluster, false, answer, &mut LogLines::default())
+                .map(|planned| planned.lossy)
         };
         assert_eq!(look(10.0, promised * factor), None);
         assert_eq!(look(11.0, promised), None, "it was for a moment");
@@ -88,49 +93,52 @@ fn trees_that_are_better_for_a_while_take_the_place_of_others() {
 #[test]
 fn a_link_that_is_cut_is_gone_around_at_once() {
     let named = triangle();
-    let cluster = cluster(&fake::settings("scheduler", &[]));
-    let (mut planting, _) = planted(&named);
-    let scheme = planting.planted.as_ref().unwrap().scheme.clone().unwrap();
+    let cluster = cluster();
+    let (mut planner, _) = planted(&named);
+    let scheme = planner.planted.as_ref().unwrap().scheme.clone().unwrap();
     let used = |a: usize, b: usize| uses(&scheme, &[(a, b)].into());
     let (a, b) = [(0, 1), (1, 2), (0, 2)].into_iter().find(|(a, b)| used(*a, *b)).unwrap();
-    planting.drafts.ask(draft(&named, &[(a, b), (b, a)], Some(scheme.clone())));
-    let answer = answered(&mut planting.drafts);
-    let planned = planting.follow(seconds(5.0), &cluster, false, answer).unwrap();
+    let answer = answered(&mut planner, draft(&named, &[(a, b), (b, a)], Some(scheme.clone())));
+    let planned =
+        planner.follow(seconds(5.0), &cluster, false, answer, &mut LogLines::default()).unwrap();
     assert!(planned.lossy && !planned.trees.is_empty());
-    let around = planting.planted.as_ref().unwrap().scheme.clone().unwrap();
+    let around = planner.planted.as_ref().unwrap().scheme.clone().unwrap();
     assert!(!uses(&around, &[(a, b), (b, a)].into()));
     // A site that nothing reaches any more: rounds wait until it is joined again.
     let alone = [(0, 2), (2, 0), (1, 2), (2, 1)];
-    planting.drafts.ask(draft(&named, &alone, Some(around.clone())));
-    let answer = answered(&mut planting.drafts);
+    let answer = answered(&mut planner, draft(&named, &alone, Some(around.clone())));
     assert!(answer.proposal.is_err());
-    assert_eq!(planting.follow(seconds(6.0), &cluster, false, answer), None);
-    let scheme = planting.planted.as_ref().unwrap().scheme.clone();
+    assert_eq!(
+        planner.follow(seconds(6.0), &cluster, false, answer, &mut LogLines::default()),
+        None
+    );
+    let scheme = planner.planted.as_ref().unwrap().scheme.clone();
     assert_eq!(scheme, Some(around.clone()));
     let one = [(a, b), (b, a)];
-    planting.drafts.ask(draft(&named, &one, Some(around)));
-    let answer = answered(&mut planting.drafts);
-    assert_eq!(planting.follow(seconds(7.0), &cluster, false, answer), None);
+    let answer = answered(&mut planner, draft(&named, &one, Some(around)));
+    assert_eq!(
+        planner.follow(seconds(7.0), &cluster, false, answer, &mut LogLines::default()),
+        None
+    );
 }
 
 /// A server in the middle of a row: no trees are better than the star. At its end they are.
 #[test]
 fn auto_finds_the_star_for_a_model_only() {
     let named = parse("link a b 20\nlink b c 20").unwrap();
-    let cluster = cluster(&fake::settings("scheduler", &[]));
+    let cluster = cluster();
     let is_star = |shares: &[f64], bytes: f64| {
-        let mut planting = Planting::default();
-        assert!(!planting.is_star(), "nothing is known");
+        let mut planner = TreePlanner::default();
+        assert!(!planner.is_star(), "nothing is known");
         let mut draft = draft(&named, &[], None);
         (draft.shares, draft.bytes, draft.topology) = (shares.to_vec(), bytes, Topology::Auto);
-        planting.drafts.ask(draft);
-        let answer = answered(&mut planting.drafts);
-        let planned = planting.plant(&cluster, answer, false);
+        let answer = answered(&mut planner, draft);
+        let planned = planner.plant(&cluster, answer, false, &mut LogLines::default());
         assert_eq!(planned.is_none(), shares[1] > 0.0, "{planned:?}");
         // While the star is best that keys move is no reason to plan anew.
-        let planted = planting.planted.as_ref().unwrap();
-        assert_eq!(planted.is_for(&[0.3, 0.4, 0.3]), planting.is_star());
-        planting.is_star()
+        let planted = planner.planted.as_ref().unwrap();
+        assert_eq!(planted.is_for(&[0.3, 0.4, 0.3]), planner.is_star());
+        planner.is_star()
     };
     assert!(is_star(&[0.0, 1.0, 0.0], 4e6));
     assert!(!is_star(&[0.0, 1.0, 0.0], 0.0), "there are no keys yet");
@@ -141,9 +149,9 @@ fn auto_finds_the_star_for_a_model_only() {
 #[test]
 fn a_cut_link_of_former_trees_is_gone_around_too() {
     let named = triangle();
-    let cluster = cluster(&fake::settings("scheduler", &[]));
-    let (mut planting, _) = planted(&named);
-    let scheme = planting.planted.as_ref().unwrap().scheme.clone();
+    let cluster = cluster();
+    let (mut planner, _) = planted(&named);
+    let scheme = planner.planted.as_ref().unwrap().scheme.clone();
     assert!(uses(scheme.as_ref().unwrap(), &[(1, 0)].into()));
     let mut slow = draft(&named, &[], scheme);
     for (from, to, resource) in named.graph.own_resources() {
@@ -152,23 +160,21 @@ fn a_cut_link_of_former_trees_is_gone_around_too() {
         }
     }
     slow.graph = named.graph.with_rates(slow.carrying.rates.clone()).unwrap();
-    planting.drafts.ask(slow);
-    let answer = answered(&mut planting.drafts);
-    assert!(planting.plant(&cluster, answer, false).is_some());
-    let around = planting.planted.as_ref().unwrap().scheme.clone();
+    let answer = answered(&mut planner, slow);
+    assert!(planner.plant(&cluster, answer, false, &mut LogLines::default()).is_some());
+    let around = planner.planted.as_ref().unwrap().scheme.clone();
     assert!(!uses(around.as_ref().unwrap(), &[(1, 0), (0, 1)].into()));
-    let cut = |planting: &mut Planting| {
-        planting.drafts.ask(draft(&named, &[(0, 1), (1, 0)], around.clone()));
-        let answer = answered(&mut planting.drafts);
-        planting.follow(seconds(9.0), &cluster, false, answer)
+    let cut = |planner: &mut TreePlanner| {
+        let answer = answered(planner, draft(&named, &[(0, 1), (1, 0)], around.clone()));
+        planner.follow(seconds(9.0), &cluster, false, answer, &mut LogLines::default())
     };
     // What is seldom pushed may have a ticket for them still.
     for round in 1..9 {
         let progress = Measured { progress: Some(round), ..Measured::default() };
-        planting.report(seconds(8.0), worker_id(0), &progress);
+        planner.report(seconds(8.0), worker_id(0), &progress);
     }
-    assert!(cut(&mut planting).is_some_and(|planned| planned.lossy));
-    assert_eq!(cut(&mut planting), None, "once");
+    assert!(cut(&mut planner).is_some_and(|planned| planned.lossy));
+    assert_eq!(cut(&mut planner), None, "once");
 }
 
 #[test]
@@ -183,8 +189,8 @@ fn a_model_grows_until_no_key_comes_for_a_while() {
 /// As after a drain, or when the planner has moved keys.
 #[test]
 fn trees_are_for_where_keys_are() {
-    let (planting, _) = planted(&triangle());
-    let planted = planting.planted.as_ref().unwrap();
+    let (planner, _) = planted(&triangle());
+    let planted = planner.planted.as_ref().unwrap();
     assert!(planted.is_for(&[0.97, 0.03, 0.0]) && !planted.is_for(&[0.9, 0.1, 0.0]));
     assert!(Planted::default().is_for(&[0.9, 0.1, 0.0]), "none were planned by shares");
 }
@@ -192,14 +198,14 @@ fn trees_are_for_where_keys_are() {
 #[test]
 fn only_news_are_planned_for() {
     let named = triangle();
-    let (mut planting, answer) = planted(&named);
-    let mut now = draft(&named, &[], answer.draft.scheme);
-    assert!(planting.is_news(&now), "the first look");
-    assert!(!planting.is_news(&now));
+    let (mut planner, answer) = planted(&named);
+    let mut now = draft(&named, &[], answer.job.scheme);
+    assert!(planner.is_news(&now), "the first look");
+    assert!(!planner.is_news(&now));
     now.carrying.rates[0] *= 1.02;
-    assert!(!planting.is_news(&now));
+    assert!(!planner.is_news(&now));
     now.carrying.rates[0] *= 1.02;
-    assert!(planting.is_news(&now));
+    assert!(planner.is_news(&now));
 }
 
 #[test]

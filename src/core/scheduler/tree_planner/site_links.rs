@@ -5,14 +5,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::probes::Probe;
 use super::sites::Sites;
 use super::work_clock::WorkClock;
-use pslite_core::placement::graph::NamedGraph;
-use pslite_core::placement::links::{CarriedRates, MOST_PEERS};
-use pslite_core::placement::measured::Measured;
-use pslite_core::wire::trees::TreeTable;
-use pslite_core::wire::{NodeId, is_worker};
+use crate::placement::graph::NamedGraph;
+use crate::placement::links::{CarriedRates, MOST_PEERS};
+use crate::placement::measured::Measured;
+use crate::scheduler::probes::Probe;
+use crate::wire::trees::TreeTable;
+use crate::wire::{NodeId, is_worker};
 
 /// A link of which nothing was told for so long is probed, if rounds go on; then after twice that
 /// time, and so on up to [`STALE_MOST`]. When a link has changed, all begin anew: others may have,
@@ -224,9 +224,9 @@ impl SiteLinks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pslite_core::placement::graph::text::{MBIT, parse};
-    use pslite_core::placement::links::LinkCarried;
-    use pslite_core::wire::{server_id, worker_id};
+    use crate::placement::graph::text::{MBIT, parse};
+    use crate::placement::links::LinkCarried;
+    use crate::wire::{server_id, worker_id};
 
     fn seconds(seconds: f64) -> Duration {
         Duration::from_secs_f64(seconds)

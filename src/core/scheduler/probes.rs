@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use pslite_core::wire::NodeId;
+use crate::wire::NodeId;
 
 /// After that time a probe is taken to be over. Nobody says so: a link that was not probed is idle
 /// still, and comes again.

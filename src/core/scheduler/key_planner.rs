@@ -1,34 +1,35 @@
-//! The planner on the scheduler: gets the nodes' reports and the job's members, and turns its plans
-//! into orders. Called under the van's lock; sends nothing itself.
+//! Where keys are: gives the planner of placement the nodes' reports and the job's members, and
+//! turns its plans into orders. Sends nothing itself. Pure; the time is an argument.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::lines::LogLines;
 use super::probes::{Probe, Probes};
-use pslite_core::cluster::Cluster;
-use pslite_core::placement::cost::Replicas;
-use pslite_core::placement::layout::{Move, PieceLoad, Plan};
-use pslite_core::placement::links::PROBE_AFTER;
-use pslite_core::placement::measured::Measured;
-use pslite_core::placement::planner::{
+use super::times::{RoundTimes, WorkerTime};
+use crate::cluster::claims::Piece;
+use crate::cluster::{Cluster, Level};
+use crate::placement::cost::Replicas;
+use crate::placement::layout::{Move, PieceLoad, Plan};
+use crate::placement::links::PROBE_AFTER;
+use crate::placement::measured::Measured;
+use crate::placement::planner::{
     Advice, Duty, Members, Planner, Report, ServerMember, Settings, Status, WorkerMember,
 };
-use pslite_core::placement::stragglers::{IterationTime, SlowWorker};
-use pslite_core::random::Random;
-use pslite_core::scheduler::{RoundTimes, WorkerTime};
-use pslite_core::text;
-use pslite_core::values::{KeyRange, server_key_ranges};
-use pslite_core::wire::elastic::{CopyPlace, Order};
-use pslite_core::wire::{NodeId, Role};
-use pslite_observe::log::{self, Level};
+use crate::placement::stragglers::{IterationTime, SlowWorker};
+use crate::random::Random;
+use crate::text;
+use crate::values::{KeyRange, server_key_ranges};
+use crate::wire::elastic::{CopyPlace, Order};
+use crate::wire::{NodeId, Role, id_to_rank};
 
 /// What the scheduler is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Steps {
+pub(super) enum KeyDecision {
     /// Nothing.
     None,
     /// Pieces move, from the servers that are named.
-    Orders(Vec<(NodeId, Order)>),
+    Moves(Vec<(NodeId, Order)>),
     /// Copies are kept elsewhere.
     Copies(Vec<CopyPlace>),
 }
@@ -53,7 +54,7 @@ const DESCRIBE_EVERY: Duration = Duration::from_secs(2);
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Planning {
+pub(super) struct KeyPlanner {
     planner: Planner,
     /// As the job began with.
     replicas: Replicas,
@@ -77,10 +78,10 @@ pub(super) struct Planning {
     enabled: bool,
 }
 
-impl Planning {
+impl KeyPlanner {
     /// A planner that knows nothing. `ranks`: how many the application counts with. `probe_after`:
     /// links of a job that rests for so long are probed.
-    pub(crate) fn new(
+    pub(super) fn new(
         replicas: u32,
         ranks: usize,
         seed: u64,
@@ -107,7 +108,7 @@ impl Planning {
 
     /// Whether it may move what need not move. The planner begins anew when that changes: what it
     /// learnt of rounds along trees says nothing of those that go straight.
-    pub(crate) fn set_enabled(&mut self, enabled: bool) {
+    pub(super) fn set_enabled(&mut self, enabled: bool) {
         if self.enabled != enabled {
             self.enabled = enabled;
             let settings =
@@ -118,7 +119,7 @@ impl Planning {
     }
 
     /// A node told what it measured.
-    pub(crate) fn report(&mut self, now: Duration, from: NodeId, measured: Measured) {
+    pub(super) fn report(&mut self, now: Duration, from: NodeId, measured: Measured) {
         let Measured { links, rounds, progress, busy, idle, .. } = measured;
         if self.enabled {
             self.probes.idle(now, from, &idle);
@@ -143,72 +144,77 @@ impl Planning {
     }
 
     /// Says now and then what the planner counts on.
-    fn describe(&mut self, now: Duration) {
-        if log::enabled(Level::Verbose) && now.saturating_sub(self.described) >= DESCRIBE_EVERY {
+    fn describe(&mut self, now: Duration, lines: &mut LogLines) {
+        if lines.is_verbose() && now.saturating_sub(self.described) >= DESCRIBE_EVERY {
             self.described = now;
             if let Some(text) = self.planner.describe(now) {
-                log::write(Level::Verbose, &format!("planner (Mbit/s up/down): {text}"));
+                lines.say(Level::Verbose, format!("planner (Mbit/s up/down): {text}"));
             }
         }
     }
 
     /// Says what another number of servers would bring, if that is news.
-    fn advise(&mut self) {
+    fn advise(&mut self, lines: &mut LogLines) {
         for (advice, said) in self.planner.advice().into_iter().zip(&mut self.advised) {
             let Some(advice) = advice else { continue };
             if said.is_none_or(|said| advice.differs_from(&said)) {
                 *said = Some(advice);
-                log::write(Level::Info, &format!("advice: {advice}"));
+                lines.say(Level::Info, format!("advice: {advice}"));
             }
         }
     }
 
     /// Says why nothing is moved, if that is another reason than the last one.
-    fn tell_why_not(&mut self, now: Duration) {
+    fn tell_why_not(&mut self, now: Duration, lines: &mut LogLines) {
         let Some(reason) = self.planner.no_plan() else { return };
         let same = |(gate, at): (&str, Duration)| {
             gate == reason.gate || now.saturating_sub(at) < DESCRIBE_EVERY
         };
-        if log::enabled(Level::Verbose) && !self.held_by.is_some_and(same) {
-            log::write(Level::Verbose, &format!("nothing is moved ({}): {reason}", reason.gate));
+        if lines.is_verbose() && !self.held_by.is_some_and(same) {
+            lines.say(Level::Verbose, format!("nothing is moved ({}): {reason}", reason.gate));
             self.held_by = Some((reason.gate, now));
         }
     }
 
     /// What is to be done now.
-    pub(crate) fn look(&mut self, now: Duration, cluster: &Cluster) -> Steps {
-        self.describe(now);
-        self.advise();
+    pub(super) fn look(
+        &mut self,
+        now: Duration,
+        cluster: &Cluster,
+        lines: &mut LogLines,
+    ) -> KeyDecision {
+        self.describe(now, lines);
+        self.advise(lines);
         let members = members(cluster);
         if members != self.members {
             self.planner.set_members(members.clone());
             self.members = members;
         }
-        if !cluster.may_order() || cluster.has_open_orders() || !self.list(now, cluster) {
-            return Steps::None;
+        if !cluster.may_order() || cluster.has_open_orders() || !self.list(now, cluster, lines) {
+            return KeyDecision::None;
         }
         let pairs = cluster.policy().copies.iter().map(|copy| (copy.owner, copy.holder));
         self.planner.set_copies(pairs.collect());
         if let Some(pairs) = self.planner.copies(now) {
-            log::write(Level::Info, &told_copies(&pairs));
+            lines.say(Level::Info, told_copies(&pairs));
             let place = |(owner, holder)| CopyPlace { owner, holder };
-            return Steps::Copies(pairs.into_iter().map(place).collect());
+            return KeyDecision::Copies(pairs.into_iter().map(place).collect());
         }
         let random = &mut self.random;
         let Some(plan) = self.planner.tick(now, &mut || random.unit()) else {
-            self.tell_why_not(now);
-            return Steps::None;
+            self.tell_why_not(now, lines);
+            return KeyDecision::None;
         };
         self.held_by = None;
         self.ordered = true;
-        log::write(Level::Info, &told(&plan));
-        Steps::Orders(plan.moves.iter().map(order).collect())
+        lines.say(Level::Info, told(&plan));
+        KeyDecision::Moves(plan.moves.iter().map(order).collect())
     }
 
     /// Tells the planner where all pieces are, if they may be elsewhere than when it was told.
     /// False if some is on its way, or if it was told a short while ago: to list very many pieces
     /// must not take all the time there is.
-    fn list(&mut self, now: Duration, cluster: &Cluster) -> bool {
+    fn list(&mut self, now: Duration, cluster: &Cluster, lines: &mut LogLines) -> bool {
         let number = cluster.pieces_number();
         if let Some(listed) = self.listed {
             if listed.number == number && !(listed.whole && self.ordered) {
@@ -226,7 +232,7 @@ impl Planning {
         let Some(layout) = layout else { return false };
         self.ordered = false;
         if let Err(error) = self.planner.set_layout(layout) {
-            log::write(Level::Warning, &format!("what servers hold cannot be: {error}"));
+            lines.say(Level::Warning, format!("what servers hold cannot be: {error}"));
         }
         true
     }
@@ -237,13 +243,13 @@ impl Planning {
     }
 
     /// For `pslite status`, where rounds go along trees: workers that hold the others up.
-    pub(crate) fn held_up(&self, now: Duration) -> String {
+    pub(super) fn held_up(&self, now: Duration) -> String {
         slow_workers(&self.planner.status(now).slow_workers)
     }
 
     /// For `pslite status`.
     /// `exchange`: workers train while deltas travel, so none waits for another's iteration.
-    pub(crate) fn times(&self, now: Duration, exchange: bool) -> RoundTimes {
+    pub(super) fn times(&self, now: Duration, exchange: bool) -> RoundTimes {
         let status = self.planner.status(now);
         let seconds = |seconds: Option<f64>| {
             seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
@@ -267,7 +273,7 @@ impl Planning {
 }
 
 fn told_copies(pairs: &[(NodeId, NodeId)]) -> String {
-    let rank = pslite_core::wire::id_to_rank;
+    let rank = id_to_rank;
     let pair =
         |(owner, holder): &(NodeId, NodeId)| format!("{} at {}", rank(*owner), rank(*holder));
     let pairs = text::few(pairs.iter().map(pair));
@@ -280,7 +286,7 @@ fn slow_workers(workers: &[SlowWorker]) -> String {
         format!(
             "worker {} holds the others up: it computes {:.3} s of an iteration of {:.3} s, the \
              usual one of the others {:.3} s",
-            pslite_core::wire::id_to_rank(slow.worker),
+            id_to_rank(slow.worker),
             slow.time.computing,
             slow.time.seconds,
             slow.usual
@@ -293,7 +299,7 @@ fn slow_workers(workers: &[SlowWorker]) -> String {
 fn note(status: &Status, exchange: bool) -> String {
     let stragglers = status.servers.iter().filter_map(|server| {
         let cause = server.straggler?;
-        let rank = pslite_core::wire::id_to_rank(server.id);
+        let rank = id_to_rank(server.id);
         Some(format!(
             "server {rank} is {:.1} times as slow as its links: {cause:?}",
             server.slowdown
@@ -351,7 +357,7 @@ fn members(cluster: &Cluster) -> Members {
 /// within the ranges of all ranks, and in the order in which it comes to them.
 fn layout(cluster: &Cluster, range: u64) -> Option<Vec<PieceLoad>> {
     let pieces = cluster.pieces().values().flat_map(|key| &key.pieces);
-    let load = |piece: &pslite_core::cluster::claims::Piece| {
+    let load = |piece: &Piece| {
         (piece.leaving_to.is_none()).then_some(PieceLoad {
             key: piece.key,
             position: piece.key % range.max(1),

@@ -5,17 +5,17 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use super::planted::uses;
-use pslite_core::placement::graph::Scheme;
-use pslite_core::wire::trees::OVERLAYS_KEPT;
+use crate::placement::graph::Scheme;
+use crate::wire::trees::OVERLAYS_KEPT;
 
 /// So many are remembered, beside those in force. What goes along older ones counts as lost.
 const MOST: usize = OVERLAYS_KEPT as usize - 1;
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
-pub(super) struct FormerTrees(VecDeque<Scheme>);
+pub(super) struct PastTrees(VecDeque<Scheme>);
 
-impl FormerTrees {
+impl PastTrees {
     /// These are no longer in force.
     pub(super) fn add(&mut self, scheme: Scheme) {
         if self.0.len() == MOST {
@@ -38,7 +38,7 @@ impl FormerTrees {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pslite_core::placement::graph::Tree;
+    use crate::placement::graph::Tree;
 
     /// A tree of two of three sites, the first of which owns all.
     fn scheme(second: usize) -> Scheme {
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn trees_are_remembered_until_what_goes_along_them_counts_as_lost() {
-        let mut former = FormerTrees::default();
+        let mut former = PastTrees::default();
         former.add(scheme(1));
         let [up, down, other] = [(1, 0), (0, 1), (0, 2)].map(|link| BTreeSet::from([link]));
         (1..MOST).for_each(|_| former.add(scheme(2)));

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use super::site_links::Carrying;
-use pslite_core::cluster::Cluster;
-use pslite_core::placement::graph::text::MBIT;
-use pslite_core::placement::graph::{NamedGraph, Proposal, Scheme, Tree, drawing};
-use pslite_core::scheduler::{LinkStatus, TreeStatus};
-use pslite_core::text::few;
-use pslite_core::wire::trees::{TreeNode, TreeTable};
-use pslite_core::wire::{NodeId, id_to_rank};
+use crate::cluster::Cluster;
+use crate::placement::graph::text::MBIT;
+use crate::placement::graph::{NamedGraph, Proposal, Scheme, Tree, drawing};
+use crate::scheduler::status::{LinkStatus, TreeStatus};
+use crate::text::few;
+use crate::wire::trees::{TreeNode, TreeTable};
+use crate::wire::{NodeId, id_to_rank};
 
 /// Nodes of a tree of nodes that is drawn.
 const DRAWN_MAX: usize = 64;

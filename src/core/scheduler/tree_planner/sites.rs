@@ -6,10 +6,10 @@
 
 use std::collections::BTreeSet;
 
-use pslite_core::cluster::Cluster;
-use pslite_core::placement::graph::{NamedGraph, Tree};
-use pslite_core::wire::NodeId;
-use pslite_core::wire::trees::{TreeNode, TreeTable};
+use crate::cluster::Cluster;
+use crate::placement::graph::{NamedGraph, Tree};
+use crate::wire::NodeId;
+use crate::wire::trees::{TreeNode, TreeTable};
 
 use super::planted::Members;
 
@@ -137,9 +137,9 @@ impl Sites {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pslite_core::placement::graph::text::parse;
-    use pslite_core::trees::Table;
-    use pslite_core::wire::{server_id, worker_id};
+    use crate::placement::graph::text::parse;
+    use crate::trees::Table;
+    use crate::wire::{server_id, worker_id};
 
     /// Three sites in a row, the second of which owns all, with two workers and two servers; the
     /// third site gets its values by the first one.

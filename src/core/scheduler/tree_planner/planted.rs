@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use pslite_core::cluster::Cluster;
-use pslite_core::placement::graph::{Scheme, Topology, blind};
-use pslite_core::wire::trees::{TreeNode, TreeTable};
-use pslite_core::wire::{NodeId, WORKER_GROUP};
+use crate::cluster::Cluster;
+use crate::placement::graph::{Scheme, Topology, blind};
+use crate::wire::trees::{TreeNode, TreeTable};
+use crate::wire::{NodeId, WORKER_GROUP};
 
 /// Whom trees are for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -2,27 +2,28 @@
 //! the job. Balanced trees need no rates. For others `PSLITE_LINKS` says which hosts have links,
 //! and how fast those are until it is measured (`site_links`). When other trees promise shorter
 //! rounds over what the links carry now, and when nothing gets through a link, they are planned
-//! anew. Called under the van's lock; sends nothing itself, and leaves the work to `drafts`.
+//! anew. Sends nothing itself; the work is done elsewhere (`job`). Pure; the time is an argument.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::drafts::{Answer, Draft, Drafts};
-use super::former::FormerTrees;
+use super::job::{Jobs, TreeAnswer, TreeJob};
 use super::looks::{Better, Looks};
+use super::past::PastTrees;
 use super::planted::{Growth, Members, Planted, balanced, bytes, members, uses};
-use super::probes::Probe;
 use super::shown;
 use super::site_links::SiteLinks;
 use super::sites::Sites;
 use super::under_way::{RoundSeconds, UnderWay};
-use pslite_core::cluster::Cluster;
-use pslite_core::placement::graph::{NamedGraph, Topology};
-use pslite_core::placement::measured::Measured;
-use pslite_core::scheduler::TreesStatus;
-use pslite_core::wire::NodeId;
-use pslite_core::wire::trees::TreeTable;
-use pslite_observe::log::{self, Level};
+use crate::cluster::{Cluster, Level};
+use crate::placement::graph::{NamedGraph, Topology};
+use crate::placement::measured::Measured;
+use crate::scheduler::lines::LogLines;
+use crate::scheduler::probes::Probe;
+use crate::scheduler::settings::PlannerSettings;
+use crate::scheduler::status::TreesStatus;
+use crate::wire::NodeId;
+use crate::wire::trees::TreeTable;
 
 /// Trees are planned anew when the model is longer by that.
 const LONGER: f64 = 1.2;
@@ -34,50 +35,44 @@ const NOMINAL: f64 = 32e6;
 
 /// Trees that are to be in force now; none: rounds go straight to the servers.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Planned {
-    pub(super) trees: Vec<TreeTable>,
+pub(in crate::scheduler) struct Planned {
+    pub(in crate::scheduler) trees: Vec<TreeTable>,
     /// What went along the former ones may be lost.
-    pub(super) lossy: bool,
-}
-
-/// What trees are planned by.
-#[derive(Clone, Copy)]
-pub(super) struct Plan<'a> {
-    pub(super) topology: Topology,
-    pub(super) links: Option<&'a NamedGraph>,
-    /// Plan by the rates in `PSLITE_LINKS`; what is measured shows only which links are cut.
-    pub(super) fixed: bool,
-    /// Plan the same trees in every run: not even when keys are made may matter.
-    pub(super) repeats: bool,
+    pub(in crate::scheduler) lossy: bool,
 }
 
 /// What is expected of rounds along the trees in force.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Expected {
+pub(in crate::scheduler) struct Expected {
     /// Seconds of a round, predicted for what the links carry now.
-    pub(super) seconds: Option<f64>,
+    pub(in crate::scheduler) seconds: Option<f64>,
     /// T*, for that too.
-    pub(super) bound: Option<f64>,
+    pub(in crate::scheduler) bound: Option<f64>,
 }
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Planting {
+pub(in crate::scheduler) struct TreePlanner {
     planted: Option<Planted>,
     links: SiteLinks,
-    drafts: Drafts,
+    jobs: Jobs,
     looks: Looks,
     expected: Expected,
     under_way: UnderWay,
-    former: FormerTrees,
+    past: PastTrees,
     growth: Growth,
     /// What people were shown, and since when.
     shown: Option<(Duration, Arc<TreesStatus>)>,
 }
 
-impl Planting {
+impl TreePlanner {
     /// A node told what it measured.
-    pub(super) fn report(&mut self, now: Duration, from: NodeId, measured: &Measured) {
+    pub(in crate::scheduler) fn report(
+        &mut self,
+        now: Duration,
+        from: NodeId,
+        measured: &Measured,
+    ) {
         self.links.report(now, from, measured);
         if let Some(round) = measured.progress {
             self.under_way.ended(self.links.worked(now), round);
@@ -85,11 +80,12 @@ impl Planting {
     }
 
     /// The trees that are to be in force now, if they are not yet.
-    pub(super) fn look(
+    pub(in crate::scheduler) fn look(
         &mut self,
         now: Duration,
         cluster: &Cluster,
-        plan: Plan<'_>,
+        plan: PlannerSettings<'_>,
+        lines: &mut LogLines,
     ) -> Option<Planned> {
         if plan.topology == Topology::Star || !cluster.may_order() {
             return None;
@@ -97,19 +93,18 @@ impl Planting {
         let members = members(cluster);
         if members.workers.is_empty() {
             // Nobody waits for what is being planned.
-            self.drafts.answer();
+            self.jobs.answer();
             return None;
         }
         self.links.expire(now);
-        if let Some(planned) = self.block(now, cluster, plan, &members) {
+        if let Some(planned) = self.block(now, cluster, plan, &members, lines) {
             return Some(planned);
         }
         let Some(named) = plan.links.filter(|_| !matches!(plan.topology, Topology::Balanced(_)))
         else {
             return self.blind(cluster, plan.topology, members);
         };
-        if self.stands(cluster, &members, 0.0) && !self.drafts.is_open() && !self.looks.is_due(now)
-        {
+        if self.stands(cluster, &members, 0.0) && !self.jobs.is_open() && !self.looks.is_due(now) {
             return None;
         }
         self.looks.look(now);
@@ -117,18 +112,18 @@ impl Planting {
             self.under_way.goes_on(self.links.worked(now), seconds);
         }
         let bytes = if plan.repeats { NOMINAL } else { bytes(cluster) };
-        let answer = self.drafts.answer().filter(|answer| answer.draft.members == members);
+        let answer = self.jobs.answer().filter(|answer| answer.job.members == members);
         let planned = answer.and_then(|answer| {
             let stand = self.stands(cluster, &members, bytes)
-                && self.planted.as_ref().is_some_and(|now| now.is_for(&answer.draft.shares));
+                && self.planted.as_ref().is_some_and(|now| now.is_for(&answer.job.shares));
             if stand {
-                return self.follow(now, cluster, plan.fixed, answer);
+                return self.follow(now, cluster, plan.is_fixed(), answer, lines);
             }
             if self.is_lost(cluster) {
-                self.former.clear();
+                self.past.clear();
                 self.under_way.begins_again(self.links.worked(now));
             }
-            self.plant(cluster, answer, false)
+            self.plant(cluster, answer, false, lines)
         });
         // The first few keys say little about who owns the model.
         let waits = plan.topology == Topology::Auto
@@ -136,9 +131,9 @@ impl Planting {
             && self.planted.is_some();
         // Keys that are on their way are not yet where they will be.
         let moves = self.is_star() && cluster.has_open_orders();
-        match planned.is_some() || self.drafts.is_open() || waits || moves {
+        match planned.is_some() || self.jobs.is_open() || waits || moves {
             true => planned,
-            false => self.ask(cluster, (plan, named), members, bytes),
+            false => self.ask(cluster, plan, named, members, bytes, lines),
         }
     }
 
@@ -146,17 +141,19 @@ impl Planting {
     fn ask(
         &mut self,
         cluster: &Cluster,
-        (plan, named): (Plan<'_>, &NamedGraph),
+        plan: PlannerSettings<'_>,
+        named: &NamedGraph,
         members: Members,
         bytes: f64,
+        lines: &mut LogLines,
     ) -> Option<Planned> {
         let stand = self.stands(cluster, &members, bytes);
-        match self.draft(cluster, (plan, named), members.clone(), bytes) {
-            Ok(draft) if !stand || self.is_news(&draft) => self.drafts.ask(draft),
+        match self.job(cluster, plan, named, members.clone(), bytes) {
+            Ok(job) if !stand || self.is_news(&job) => self.jobs.ask(job),
             Err(why) if !stand => {
                 let star = bytes > 0.0;
                 let none = Planted { members, bytes, star, ..Planted::default() };
-                return self.without(cluster, none, &why);
+                return self.without(cluster, none, &why, lines);
             }
             Ok(_) | Err(_) => {}
         }
@@ -185,8 +182,9 @@ impl Planting {
         &mut self,
         now: Duration,
         cluster: &Cluster,
-        plan: Plan<'_>,
+        plan: PlannerSettings<'_>,
         members: &Members,
+        lines: &mut LogLines,
     ) -> Option<Planned> {
         if !self.stands(cluster, members, 0.0) {
             return None;
@@ -201,10 +199,10 @@ impl Planting {
             return None;
         }
         let why = "nothing gets from one worker to another";
-        log::write(Level::Warning, &format!("no trees: {why}"));
+        lines.say(Level::Warning, format!("no trees: {why}"));
         (planted.blocked, planted.scheme, planted.why) = (true, None, why.to_owned());
         self.expected = Expected::default();
-        self.former.clear();
+        self.past.clear();
         self.under_way.begins_again(self.links.worked(now));
         self.give_out(cluster, Planned { trees: Vec::new(), lossy: true })
     }
@@ -226,8 +224,14 @@ impl Planting {
     }
 
     /// No trees, for that reason.
-    fn without(&mut self, cluster: &Cluster, none: Planted, why: &str) -> Option<Planned> {
-        log::write(Level::Warning, &format!("no trees: {why}"));
+    fn without(
+        &mut self,
+        cluster: &Cluster,
+        none: Planted,
+        why: &str,
+        lines: &mut LogLines,
+    ) -> Option<Planned> {
+        lines.say(Level::Warning, format!("no trees: {why}"));
         self.expected = Expected::default();
         let (cut, why) = (self.looks.cut().clone(), why.to_owned());
         self.planted = Some(Planted { cut, why, ..none });
@@ -238,18 +242,19 @@ impl Planting {
     ///
     /// # Errors
     /// Not all hosts are at a site, or not all sites have a worker.
-    fn draft(
+    fn job(
         &mut self,
         cluster: &Cluster,
-        (plan, named): (Plan<'_>, &NamedGraph),
+        plan: PlannerSettings<'_>,
+        named: &NamedGraph,
         members: Members,
         bytes: f64,
-    ) -> Result<Draft, String> {
+    ) -> Result<TreeJob, String> {
         self.links.retain(&members.workers);
         let sites = Sites::of(cluster, named, &members, plan.repeats)?;
         let mut carrying = self.links.carrying(&sites);
         let network = &sites.network;
-        if plan.fixed {
+        if plan.is_fixed() {
             carrying.forget_rates(network);
         }
         let graph = network.graph.with_rates(carrying.rates.clone());
@@ -257,48 +262,54 @@ impl Planting {
         let shares = sites.shares(cluster, plan.repeats);
         let scheme = self.planted.as_ref().and_then(|planted| planted.scheme.clone());
         let topology = plan.topology;
-        Ok(Draft { members, sites, carrying, graph, shares, bytes, topology, scheme })
+        Ok(TreeJob { members, sites, carrying, graph, shares, bytes, topology, scheme })
     }
 
     /// True if what is to be planned for differs from what was planned for last.
-    fn is_news(&mut self, draft: &Draft) -> bool {
+    fn is_news(&mut self, job: &TreeJob) -> bool {
         let Some(planted) = &self.planted else { return true };
-        let is_used = planted.scheme.is_some() || draft.carrying.cut != planted.cut;
-        !planted.is_for(&draft.shares) || (is_used && self.looks.is_news(&draft.carrying))
+        let is_used = planted.scheme.is_some() || job.carrying.cut != planted.cut;
+        !planted.is_for(&job.shares) || (is_used && self.looks.is_news(&job.carrying))
     }
 
     /// The trees of an answer are to be in force.
-    fn plant(&mut self, cluster: &Cluster, answer: Answer, lossy: bool) -> Option<Planned> {
-        let Answer { draft, proposal, bound, .. } = answer;
+    fn plant(
+        &mut self,
+        cluster: &Cluster,
+        answer: TreeAnswer,
+        lossy: bool,
+        lines: &mut LogLines,
+    ) -> Option<Planned> {
+        let TreeAnswer { job, proposal, bound, .. } = answer;
         let proposal = match proposal {
             Ok(proposal) => proposal,
             Err(wrong) => {
-                self.looks.set_cut(&draft.carrying.cut);
-                let Draft { members, bytes, sites, .. } = draft;
+                self.looks.set_cut(&job.carrying.cut);
+                let TreeJob { members, bytes, sites, .. } = job;
                 let none = Planted { members, bytes, star: self.is_star(), ..Planted::default() };
-                let planned = self.without(cluster, none, &sites.network.explain(&wrong));
+                let planned = self.without(cluster, none, &sites.network.explain(&wrong), lines);
                 return planned.map(|planned| Planned { lossy, ..planned });
             }
         };
-        if draft.bytes > 0.0 {
-            log::write(Level::Info, &shown::proposal(&proposal));
+        if job.bytes > 0.0 {
+            lines.say(Level::Info, shown::proposal(&proposal));
         }
-        let is_same = |planted: &Planted| planted.members == draft.members;
-        if !draft.sites.left_out.is_empty() && !self.planted.as_ref().is_some_and(is_same) {
-            log::write(Level::Warning, &shown::left_out(&draft.sites.left_out));
+        let is_same = |planted: &Planted| planted.members == job.members;
+        if !job.sites.left_out.is_empty() && !self.planted.as_ref().is_some_and(is_same) {
+            lines.say(Level::Warning, shown::left_out(&job.sites.left_out));
         }
         self.expected = Expected { seconds: Some(proposal.seconds), bound };
         let is_star = proposal.topology == Topology::Star;
-        let trees = if is_star { Vec::new() } else { draft.tables(&proposal.scheme) };
-        let Draft { members, bytes, carrying, shares, .. } = draft;
+        let trees = if is_star { Vec::new() } else { job.tables(&proposal.scheme) };
+        let TreeJob { members, bytes, carrying, shares, .. } = job;
         let scheme = (!is_star).then_some(proposal.scheme);
         let cut = carrying.cut;
         let star = is_star && bytes > 0.0;
         let shares = if star && !is_emptied(cluster) { Vec::new() } else { shares };
         let former = self.planted.take().filter(|former| former.members.workers == members.workers);
         match former.and_then(|former| former.scheme) {
-            _ if lossy => self.former.clear(),
-            Some(scheme) => self.former.add(scheme),
+            _ if lossy => self.past.clear(),
+            Some(scheme) => self.past.add(scheme),
             None => {}
         }
         let (before, blocked) = Default::default();
@@ -328,30 +339,31 @@ impl Planting {
         now: Duration,
         cluster: &Cluster,
         fixed: bool,
-        answer: Answer,
+        answer: TreeAnswer,
+        lines: &mut LogLines,
     ) -> Option<Planned> {
-        let named = answer.draft.sites.network.clone();
-        let cut = &answer.draft.carrying.cut;
+        let named = answer.job.sites.network.clone();
+        let cut = &answer.job.carrying.cut;
         let planted = self.planted.as_mut()?;
         let lossy = planted.scheme.as_ref().is_some_and(|scheme| uses(scheme, cut))
-            || self.former.use_any(cut);
+            || self.past.use_any(cut);
         if lossy && answer.proposal.is_err() {
             // No other link leads there. A process that is stopped looks the same.
             if *cut != planted.cut {
                 let text = "; what is left does not join all sites, so rounds wait";
-                log::write(Level::Warning, &(shown::cut(&named, cut) + text));
+                lines.say(Level::Warning, shown::cut(&named, cut) + text);
                 planted.cut.clone_from(cut);
             }
             return None;
         }
         if lossy || (planted.scheme.is_none() && *cut != planted.cut) {
-            log::write(Level::Warning, &shown::cut(&named, cut));
+            lines.say(Level::Warning, shown::cut(&named, cut));
             self.links.changed(now);
             self.under_way.begins_again(self.links.worked(now));
-            return self.plant(cluster, answer, lossy);
+            return self.plant(cluster, answer, lossy, lines);
         }
-        if log::enabled(Level::Verbose) {
-            log::write(Level::Verbose, &shown::rates(&named, &answer.draft.carrying));
+        if lines.is_verbose() {
+            lines.say(Level::Verbose, shown::rates(&named, &answer.job.carrying));
         }
         let promised = answer.proposal.as_ref().ok().map(|proposal| proposal.seconds);
         let Some((seconds, promised)) = answer.seconds.zip(promised) else {
@@ -370,25 +382,40 @@ impl Planting {
             }
             Better::Waits | Better::No => return None,
         }
-        log::write(Level::Info, &format!("the links have changed: a round takes {seconds:.2} s"));
+        lines.say(Level::Info, format!("the links have changed: a round takes {seconds:.2} s"));
         let star = answer.star.unwrap_or(f64::INFINITY);
         let round = RoundSeconds { in_force: seconds, promised, star };
         let again = self.under_way.starts_again(self.links.worked(now), round);
         if !again {
             self.under_way.other_trees(seconds);
         }
-        self.plant(cluster, answer, again)
+        self.plant(cluster, answer, again, lines)
+    }
+
+    /// Trees that are to be worked out now, if some are.
+    pub(in crate::scheduler) const fn take_job(&mut self) -> Option<TreeJob> {
+        self.jobs.take()
+    }
+
+    /// What came of the job that was taken last.
+    pub(in crate::scheduler) fn answered(&mut self, answer: TreeAnswer) {
+        self.jobs.answered(answer);
+    }
+
+    /// Nothing will come of it.
+    pub(in crate::scheduler) fn job_lost(&mut self) {
+        self.jobs.lost();
     }
 
     /// The links that are to be probed now.
-    pub(super) fn probes(
+    pub(in crate::scheduler) fn probes(
         &mut self,
         now: Duration,
         cluster: &Cluster,
-        plan: Plan<'_>,
+        plan: PlannerSettings<'_>,
     ) -> Vec<Probe> {
         let planted = self.planted.as_ref().filter(|planted| planted.scheme.is_some());
-        let links = plan.links.filter(|_| !plan.fixed);
+        let links = plan.links.filter(|_| !plan.is_fixed());
         let Some((named, planted)) = links.zip(planted) else { return Vec::new() };
         let sites = Sites::of(cluster, named, &planted.members, plan.repeats);
         sites.map_or_else(|_| Vec::new(), |sites| self.links.probes(now, &sites))
@@ -396,27 +423,27 @@ impl Planting {
 
     /// True if the star was found to be best, or there can be no trees. So none count on keys to
     /// stay where they are.
-    pub(super) fn is_star(&self) -> bool {
+    pub(in crate::scheduler) fn is_star(&self) -> bool {
         self.planted.as_ref().is_some_and(|planted| planted.star)
     }
 
     /// True while it is being planned whether trees are better than the star, for where keys are.
-    pub(super) fn weighs_star(&self) -> bool {
-        self.is_star() && self.drafts.is_open()
+    pub(in crate::scheduler) fn weighs_star(&self) -> bool {
+        self.is_star() && self.jobs.is_open()
     }
 
     /// What is expected of rounds along the trees in force. None: rounds go straight.
-    pub(super) fn expected(&self) -> Option<Expected> {
+    pub(in crate::scheduler) fn expected(&self) -> Option<Expected> {
         let planted = self.planted.as_ref().filter(|planted| planted.scheme.is_some());
         planted.map(|_| self.expected)
     }
 
     /// For people: the trees of sites, and what links carry. None: there are none.
-    pub(super) fn status(
+    pub(in crate::scheduler) fn status(
         &mut self,
         now: Duration,
         cluster: &Cluster,
-        plan: Plan<'_>,
+        plan: PlannerSettings<'_>,
     ) -> Option<Arc<TreesStatus>> {
         if self.shown.as_ref().is_none_or(|(at, _)| now.saturating_sub(*at) >= SHOW_EVERY) {
             let status = self.status_now(cluster, plan);
@@ -425,7 +452,7 @@ impl Planting {
         self.shown.as_ref().map(|(_, status)| Arc::clone(status))
     }
 
-    fn status_now(&self, cluster: &Cluster, plan: Plan<'_>) -> Option<TreesStatus> {
+    fn status_now(&self, cluster: &Cluster, plan: PlannerSettings<'_>) -> Option<TreesStatus> {
         let planted = self.planted.as_ref()?;
         let (topology, overlay) = (plan.topology.to_string(), cluster.overlay().number);
         let (mut trees, mut links, why) = (Vec::new(), Vec::new(), planted.why.clone());
@@ -447,5 +474,5 @@ fn is_emptied(cluster: &Cluster) -> bool {
 }
 
 #[cfg(test)]
-#[path = "planting_tests.rs"]
+#[path = "planner_tests.rs"]
 mod tests;
