@@ -7,7 +7,8 @@
 #![forbid(unsafe_code)]
 
 pub use pslite_core::{
-    cluster, delivery, fifo, kv, placement, random, scheduler, store, training, values, wire,
+    cluster, delivery, fifo, kv, measuring, placement, random, scheduler, store, training, values,
+    wire,
 };
 pub use pslite_node as node;
 pub use pslite_observe as observe;

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms of `core`, and what each may name.
-const ROOMS: [(&str, &[&str]); 18] = [
+const ROOMS: [(&str, &[&str]); 19] = [
     ("awake", &[]),
     ("random", &[]),
     ("fifo", &[]),
@@ -23,6 +23,7 @@ const ROOMS: [(&str, &[&str]); 18] = [
     ("delivery", &["wire"]),
     ("store", &["text", "keys", "wire", "values", "trees", "invariant", "lives"]),
     ("placement", &["text", "wire"]),
+    ("measuring", &["kv", "placement", "wire"]),
     ("training", &["text", "wire", "invariant", "random", "lives"]),
     ("scheduler", &["cluster", "keys", "placement", "random", "text", "trees", "values", "wire"]),
     ("worker", &["wire", "values", "kv", "store", "training", "invariant"]),

@@ -8,8 +8,8 @@
 //!   which way sums and values take, `lives` whom the others wait for where workers come back;
 //! - `cluster`, `kv`, `delivery`, `store`, `placement` and `training` are state machines beside
 //!   each other;
-//! - `worker` joins what a worker has of them; `scheduler` shows the membership, and what it knows
-//!   beside that.
+//! - `measuring` is what a node measures for the planners; `worker` joins what a worker has of
+//!   them; `scheduler` has the planners, and shows the membership and what it knows beside that.
 //!
 //! No clock, socket, file, thread or random source: time, chance and what arrived are arguments.
 //! `clippy.toml` beside this file has the list of what must not be called.
@@ -23,6 +23,7 @@ pub mod invariant;
 pub mod keys;
 pub mod kv;
 pub mod lives;
+pub mod measuring;
 pub mod placement;
 pub mod random;
 pub mod scheduler;

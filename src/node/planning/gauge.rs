@@ -1,21 +1,22 @@
 //! What a node measures, from the first measurement on: reads the native data plane and the
-//! kernel's counts, and writes the report for the scheduler. The node's clock calls it; `measuring`
-//! evaluates the numbers. Names the transport's counters; no van and no customer.
+//! kernel's counts, and gives them to the machine that evaluates them ([`Measuring`]). That returns
+//! the report for the scheduler. The node's clock calls it. Names the transport's counters; no van
+//! and no customer.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::Measuring;
 use crate::running::NodeState;
 use crate::sync::lock;
 use crate::threads;
 use pslite_core::kv::rounds::Round;
+use pslite_core::measuring::{FragmentKind, Measuring, TimedFragment};
 use pslite_core::placement::links::Sent;
 use pslite_core::wire::{NodeId, Role};
-use pslite_transport::native::{NativeTransport, RateSample, SentOverTcp};
+use pslite_transport::native::{NativeTransport, RateSample, SampleOf, SentOverTcp};
 
 /// What a data plane counts, and what it is told of the node's card.
 pub(crate) trait Meter {
@@ -92,7 +93,8 @@ impl Gauge {
         let measuring = measuring
             .get_or_insert_with(|| Measuring::new(state.my_id(), now, settings.probe_after));
         if let Some(meter) = meter {
-            measuring.received(state.started, &meter.take_rates());
+            let samples = meter.take_rates().into_iter();
+            measuring.received(samples.map(|sample| fragment(state.started, sample)));
             measuring.look_at_idle(now, || meter.senders());
             measuring.look_at_sent(now, || meter.sent(), || meter.unconnected());
             if settings.role == Role::Server {
@@ -105,6 +107,18 @@ impl Gauge {
         }
         measuring.tell(now, rounds, served)
     }
+}
+
+/// A sample, in the time of the van that started then.
+fn fragment(started: Instant, sample: RateSample) -> TimedFragment {
+    let RateSample { peer, bytes, head, first, last, more, follows, of } = sample;
+    let [first, last] = [first, last].map(|at| at.saturating_duration_since(started));
+    let kind = match of {
+        SampleOf::Message => FragmentKind::Message,
+        SampleOf::Padding => FragmentKind::Padding,
+        SampleOf::Probe => FragmentKind::Probe,
+    };
+    TimedFragment { peer, bytes, head, first, last, more, follows, kind }
 }
 
 #[cfg(test)]

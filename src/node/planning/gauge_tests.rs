@@ -39,37 +39,38 @@ fn state(role: &str, id: NodeId, more: &[(&str, &str)]) -> Arc<NodeState> {
     Arc::new(NodeState::new(fake::settings(role, more), id))
 }
 
-fn told(bytes: &Bytes, from: NodeId) -> Measured {
-    Measured::decode(from, bytes).unwrap()
-}
-
 #[test]
-fn a_node_tells_of_the_rounds_that_it_is_given() {
+fn who_measured_nothing_tells_nothing() {
     let state = state("worker", worker_id(0), &[]);
-    let gauge = Gauge::default();
-    assert_eq!(gauge.look(&state, None::<&Fake>, &[], None), None, "nothing was measured");
-    let servers = vec![(server_id(0), 0.5)];
-    let (begun, iteration, computing) = (Duration::ZERO, 1.5, 0.25);
-    let round = Round { number: 7, begun, seconds: 1.0, iteration, computing, servers };
-    std::thread::sleep(Duration::from_millis(210));
-    let report = gauge.look(&state, None::<&Fake>, &[round], None).unwrap();
-    assert_eq!(told(&report, worker_id(0)).progress, Some(7));
+    assert_eq!(Gauge::default().look(&state, None::<&Fake>, &[], None), None);
 }
 
 #[test]
-fn a_server_tells_how_busy_it_was_and_its_card_is_set_if_that_is_wanted() {
+fn what_the_data_plane_counts_is_told() {
+    let state = state("server", server_id(0), &[]);
+    let (meter, gauge) = (Fake::default(), Gauge::default());
+    let now = state.started + Duration::from_secs(3);
+    let sample = |at: u64| RateSample {
+        peer: worker_id(0),
+        bytes: 1 << 20,
+        head: 1 << 10,
+        first: now + Duration::from_millis(20 * at),
+        last: now + Duration::from_millis(20 * at + 10),
+        more: true,
+        follows: at > 0,
+        of: SampleOf::Message,
+    };
+    lock(&meter.samples).extend((0..100).map(sample));
+    let report = gauge.look(&state, Some(&meter), &[], None).unwrap();
+    let links = Measured::decode(server_id(0), &report).unwrap().links.unwrap();
+    assert_eq!(links.links.len(), 1);
+}
+
+#[test]
+fn the_card_of_a_server_is_set_if_that_is_wanted() {
     let meter = Fake::default();
-    let shares = state("server", server_id(0), &[]);
-    let gauge = Gauge::default();
-    gauge.look(&shares, Some(&meter), &[], Some(Duration::ZERO));
-    // The node's clock takes a longer time without a look at it for a pause.
-    for _ in 0..11 {
-        std::thread::sleep(Duration::from_millis(100));
-        shares.now();
-    }
-    let report = gauge.look(&shares, Some(&meter), &[], Some(Duration::from_millis(500))).unwrap();
-    let busy = told(&report, server_id(0)).busy.unwrap();
-    assert!(busy > 0.0 && busy <= 0.5, "{busy}");
+    let (shares, gauge) = (state("server", server_id(0), &[]), Gauge::default());
+    (0..2).for_each(|_| _ = gauge.look(&shares, Some(&meter), &[], Some(Duration::ZERO)));
     assert_eq!(meter.cards.swap(0, Ordering::Relaxed), 2);
     let alone = state("server", server_id(0), &[("PSLITE_SHARE_INFLOW", "0")]);
     Gauge::default().look(&alone, Some(&meter), &[], None);
