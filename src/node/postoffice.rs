@@ -107,12 +107,6 @@ impl Postoffice {
         }
     }
 
-    /// A node that reads the environment of the process.
-    #[must_use]
-    pub fn from_env() -> Self {
-        Self::new(Arc::new(|name| std::env::var(name).ok()))
-    }
-
     /// Changes the program's settings for the node, for its next start.
     pub fn ask(&self, change: impl FnOnce(&mut Asked)) {
         change(&mut lock(&self.asked));

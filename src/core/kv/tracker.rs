@@ -435,12 +435,6 @@ impl Tracker {
         self.in_flight.len()
     }
 
-    /// The oldest request in flight.
-    #[must_use]
-    pub fn oldest_waiting(&self) -> Option<i32> {
-        self.in_flight.keys().next().copied()
-    }
-
     /// How many answers a request still waits for; 0 if it is not in flight.
     #[must_use]
     pub fn awaited(&self, ts: i32) -> usize {

@@ -15,10 +15,10 @@ fn requests_are_numbered_and_done_when_all_answered() {
     assert_eq!(tracker.response(7, 8), Received::Unknown);
     assert_eq!(tracker.response(-1, 8), Received::Unknown);
     assert_eq!(tracker.num_response(0), 1);
-    assert_eq!(tracker.oldest_waiting(), Some(0));
+    assert_eq!(tracker.waiting_count(), 2);
     assert_eq!(tracker.response(0, 8), Received::Counted);
     assert_eq!((tracker.state(0), tracker.num_response(0)), (State::Done, 2));
-    assert_eq!((tracker.waiting_count(), tracker.oldest_waiting()), (1, Some(1)));
+    assert_eq!((tracker.waiting_count(), tracker.awaited(1)), (1, 1));
     assert_eq!(tracker.response(0, 8), Received::Unknown);
     assert_eq!(tracker.state(2), State::Unknown);
     assert_eq!(tracker.state(-1), State::Unknown);

@@ -186,8 +186,7 @@ pub fn sort(layout: &mut [PieceLoad]) -> Result<(), LayoutError> {
     Ok(())
 }
 
-/// The layout after all moves. Neighbours of one owner stay separate pieces:
-/// [`merge_neighbours`] joins them, where the servers can.
+/// The layout after all moves. Neighbours of one owner stay separate pieces.
 ///
 /// # Errors
 /// The layout is none, or a move is not allowed by it.
@@ -239,32 +238,6 @@ fn check_move(piece: &PieceLoad, step: &Move, at: u64) -> Result<(), LayoutError
         }
     }
     Ok(())
-}
-
-/// Joins neighbouring pieces of one key that have one owner.
-///
-/// # Errors
-/// The layout is none.
-pub fn merge_neighbours(layout: &[PieceLoad]) -> Result<Vec<PieceLoad>, LayoutError> {
-    let mut pieces = layout.to_vec();
-    sort(&mut pieces)?;
-    let mut merged: Vec<PieceLoad> = Vec::with_capacity(pieces.len());
-    for piece in pieces {
-        match merged.last_mut() {
-            Some(last)
-                if last.key == piece.key
-                    && last.owner == piece.owner
-                    && last.divisible
-                    && piece.divisible =>
-            {
-                last.to = piece.to;
-                last.bytes = last.bytes.saturating_add(piece.bytes);
-                last.state_bytes = last.state_bytes.saturating_add(piece.state_bytes);
-            }
-            _ => merged.push(piece),
-        }
-    }
-    Ok(merged)
 }
 
 /// What one server holds.
@@ -375,10 +348,7 @@ mod tests {
         ];
         assert_eq!(ranges, expected);
         assert_eq!(after.iter().map(|p| p.bytes).sum::<u64>(), 116 * 4);
-        let merged = merge_neighbours(&after).unwrap();
-        assert_eq!(merged.len(), 5);
-        assert_eq!((merged[3].from, merged[3].to, merged[3].bytes), (40, 100, 240));
-        assert_eq!(holdings(&merged)[&12], Holding { bytes: 96, state_bytes: 96, pieces: 2 });
+        assert_eq!(holdings(&after)[&12], Holding { bytes: 96, state_bytes: 96, pieces: 2 });
     }
 
     #[test]

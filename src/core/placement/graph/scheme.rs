@@ -97,15 +97,6 @@ impl Tree {
             wrong_parents(self.root, parents, sites).map(|wrong| format!("{side}: {wrong}"))
         })
     }
-
-    /// How many hops the farthest site is away from the root: up, and down.
-    #[must_use]
-    pub fn depths(&self) -> (usize, usize) {
-        let deepest = |parents: &[Option<usize>]| {
-            (0..parents.len()).filter_map(|site| depth(parents, site)).max().unwrap_or(0)
-        };
-        (deepest(&self.up), deepest(&self.down))
-    }
 }
 
 fn wrong_parents(root: usize, parents: &[Option<usize>], sites: usize) -> Option<String> {
