@@ -427,11 +427,10 @@ class Cluster:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def _read_all(self):
-        """Keeps the outputs in memory: the folder goes away."""
+        """Keeps the outputs of those that have ended in memory: the folder goes away."""
         for node in self.nodes.values():
-            if not isinstance(node, _Kept):
-                kept = _Kept(node)
-                self.nodes[node.name] = kept
+            if not isinstance(node, _Kept) and node.poll():
+                self.nodes[node.name] = _Kept(node)
 
     # ---- what came of it
 
