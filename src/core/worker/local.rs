@@ -25,15 +25,17 @@ use crate::store::command::Head;
 use crate::store::local::{LocalModel, Obeyed};
 use crate::training::balance::clock::{ComputeClock, Pushed};
 use crate::training::exchange::{Act, Aligning, Counts, Exchange, Gauge, Hold, Turn};
-use crate::values::kind::{RequestKind, form_of, kind_of};
-use crate::values::{Dtype, Form, KeyRange, KvPairs};
+use crate::values::{Dtype, KeyRange, KvPairs};
 use crate::wire::exchange::ExchangeSpec;
 use crate::wire::exchange::word::{ExchangeReport, Stage};
 use crate::wire::{Key, Meta, NodeId};
 
 mod program;
+mod slices;
 mod turns;
 mod words;
+
+use slices::{LocalSlice, cut};
 
 /// Who a worker is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,15 +90,6 @@ pub enum WaitsFor {
     Others(Vec<NodeId>),
     /// The first value of this key.
     FirstValue(Key),
-}
-
-/// One slice of a request.
-#[derive(Clone, Debug)]
-struct LocalSlice {
-    rank: u32,
-    key: Key,
-    dtype: Dtype,
-    kv: KvPairs,
 }
 
 /// A request of the program that is not answered.
@@ -572,34 +565,7 @@ impl From<StoreError> for Stays {
     }
 }
 
-/// The slices of a request that the local model can answer.
-fn cut(meta: &Meta, slices: Slices, ranges: &[KeyRange]) -> Result<Vec<LocalSlice>, String> {
-    let mut all = Vec::with_capacity(1);
-    for (rank, kv) in slices.into_iter().enumerate() {
-        let Some(kv) = kv else { continue };
-        let first = ranges.get(rank).map_or(0, |range| range.begin);
-        let kind = kind_of(meta.head);
-        let (Ok((RequestKind::Default, dtype)), (Form::Dense { .. }, key)) =
-            (kind, form_of(meta, &kv, first))
-        else {
-            return Err(match kind {
-                Ok((RequestKind::RowSparse, _)) => SPARSE.to_owned(),
-                Ok((RequestKind::Compressed, _)) => COMPRESSED.to_owned(),
-                _ => format!("a request with command {} {CANNOT}", meta.head),
-            });
-        };
-        all.push(LocalSlice { rank: rank as u32, key, dtype, kv });
-    }
-    Ok(all)
-}
-
 /// The lens of one key: MXNet counts bytes.
 fn lens_of(vals: &Bytes) -> Bytes {
     Bytes::copy_from_slice(&(vals.len() as i32).to_ne_bytes())
 }
-
-const CANNOT: &str = "cannot be answered in a job that exchanges deltas (PSLITE_SYNC)";
-const SPARSE: &str = "this job exchanges deltas (PSLITE_SYNC), and row_sparse arrays cannot be: \
-    make the array dense (stype='default', sparse_grad=False)";
-const COMPRESSED: &str = "this job exchanges deltas (PSLITE_SYNC), and gradient compression is for \
-    gradients: drop compression_params";
