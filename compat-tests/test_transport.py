@@ -221,6 +221,18 @@ def can_reset():
                     return False
 
 
+@pytest.mark.parametrize("name", ["p3", "row_sparse"])
+def test_an_answer_that_overtakes_its_call_waits_for_it(name, tmp_path):
+    """MXNet reads an operation's slices until its last push has returned, and with the end of that
+    push the operation is freed. Keys of rows are made anew by the next request."""
+    library = tmp_path / "slow_send.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-Wall", "-Werror", "-O1", "-o", library,
+                    harness.PROGRAMS / "slow_send.c", "-ldl"], check=True, timeout=60)
+    slow = {"worker": {"LD_PRELOAD": f"{library}:{harness.LIBRARY}"}}
+    cluster = run_case(name, OURS, env=over("tcp"), node_env=slow)
+    assert cluster.digests == stock_digests(name), cluster.describe()
+
+
 def can_take_descriptors():
     """True if descriptors of other processes can be had."""
     libc = ctypes.CDLL(None, use_errno=True)

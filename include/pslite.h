@@ -319,8 +319,9 @@ int pslite_simple_respond(pslite_customer* customer, const pslite_meta* request,
 
 /* ---- KVWorker -------------------------------------------------------------------------------- */
 
-/* The end of a request: on the customer's thread, before pslite_customer_wait returns; or, if
- * every server was skipped, on the calling thread. status PSLITE_OK, or why it failed (`error`).
+/* The end of a request: on the customer's thread or one that receives, after the call that sends
+ * the request has returned and before pslite_customer_wait does; or, if every server was skipped,
+ * on the calling thread. status PSLITE_OK, or why it failed (`error`).
  * Called exactly once, unless the call that was given it, or the one that sends the request
  * (pslite_worker_send, pslite_worker_send_parts), failed: then it was not called and never will be.
  * If another thread has ended the request meanwhile, because the job failed for example, the call

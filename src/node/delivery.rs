@@ -38,6 +38,8 @@ pub(crate) enum Delivery {
     Stop,
     /// The turn of a pull whose values came ahead.
     Ahead(i32),
+    /// The turn of a request that was over before the call that sends it had returned.
+    Early(i32),
     /// The turn of a request that the local model answers.
     Ask(i32),
     /// Somebody waits for what its local model has changed.

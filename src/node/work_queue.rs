@@ -65,14 +65,17 @@ impl<T> WorkQueue<T> {
         }
     }
 
-    /// Puts an item into the queue, however full it is. Drops the item if the queue is closed.
-    pub(crate) fn push(&self, priority: i32, item: T) {
+    /// Puts an item into the queue, however full it is. If the queue is closed it drops the item,
+    /// and returns false.
+    pub(crate) fn push(&self, priority: i32, item: T) -> bool {
         let mut state = lock(&self.state);
-        if !state.closed {
-            state.items.push(priority, item);
-            drop(state);
-            self.changed.notify_all();
+        if state.closed {
+            return false;
         }
+        state.items.push(priority, item);
+        drop(state);
+        self.changed.notify_all();
+        true
     }
 
     /// Sleeps until something changes.

@@ -4,6 +4,7 @@
 
 mod ahead;
 mod asking;
+mod calls;
 mod commands;
 mod exchange;
 mod flights;
@@ -20,6 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 
 use self::ahead::EndedAhead;
+use self::calls::Calls;
 use self::exchange::Here;
 use self::oldest::OldestWatch;
 use self::waiting::Waiters;
@@ -76,6 +78,8 @@ impl Default for Values {
 pub(crate) struct WorkerCustomer {
     base: Arc<Base>,
     requests: Mutex<Requests>,
+    /// Never held while `requests` is locked.
+    calls: Calls<Payload>,
     /// Where the answers of pulls are received. Locked after `requests`, if both are.
     landings: Arc<Landings>,
     /// For the threads that wait for the end of a request.
@@ -168,6 +172,7 @@ impl WorkerCustomer {
                 rounds: Rounds::default(),
                 measured: Vec::new(),
             }),
+            calls: Calls::default(),
             landings: Arc::default(),
             answered: Condvar::new(),
             waits: AtomicBool::new(false),
@@ -218,7 +223,7 @@ impl WorkerCustomer {
     }
 
     /// Runs the end of a request, then wakes the threads that wait for it (kv_app.h:616).
-    fn finish(&self, finished: Finished<Payload>) {
+    fn end(&self, finished: Finished<Payload>) {
         let Finished { ts, payload, outcome } = finished;
         let (sink, done) = match payload {
             Payload::Program { sink, done } => (sink, done),

@@ -40,7 +40,8 @@ bool is_of_rows(int cmd) {
 // gives them here by reference if they name rows. The next dense request for the array would send
 // those of the rows, or fail with `The value size cannot be changed`, before it comes here and the
 // error of the one before could be thrown. When they are empty MXNet makes them anew, as it does
-// for each request for rows.
+// for each request for rows. To be called before the request is sent: once it is over, another
+// thread may make the array's next one.
 template <typename V>
 void forget(const SArray<V>& of_rows) {
   SArray<V>& array = const_cast<SArray<V>&>(of_rows);
@@ -91,7 +92,13 @@ template <typename Val>
 int KVWorker<Val>::ZPush(const SArray<Key>& keys, const SArray<Val>& vals, const SArray<int>& lens,
                          int cmd, const std::function<void()>& done, int priority) {
   pslite_mxnet::raise_remembered();
-  const pslite_kv kv = {lend(keys), lend(vals), lend(lens)};
+  const SArray<Key> sent_keys = keys;
+  const SArray<int> sent_lens = lens;
+  if (is_of_rows(cmd)) {
+    forget(keys);
+    forget(lens);
+  }
+  const pslite_kv kv = {lend(sent_keys), lend(vals), lend(sent_lens)};
   Pending* pending = new Pending(done, nullptr, nullptr);
   int timestamp = -1;
   const int status =
@@ -101,10 +108,6 @@ int KVWorker<Val>::ZPush(const SArray<Key>& keys, const SArray<Val>& vals, const
     // Of an error that is thrown here no array tells: a push writes none.
     pslite_mxnet::remember_failure(pslite_last_error());
     pslite_mxnet::raise("ps::KVWorker::ZPush");
-  }
-  if (is_of_rows(cmd)) {
-    forget(keys);
-    forget(lens);
   }
   return timestamp;
 }
@@ -153,9 +156,9 @@ void KVWorker<Val>::Send(int timestamp, bool push, bool pull, int cmd, const KVP
   unsent_timestamp = -1;
   unsent_rows = nullptr;
   const pslite_kv kv = lend(kvs);
+  if (rows) forget(*rows);
   const int status =
       pslite_worker_send(this->obj_->handle_, timestamp, push, pull, cmd, kvs.priority, &kv);
-  if (rows) forget(*rows);
   if (status == PSLITE_OK) return;
   delete pending;
   pslite_mxnet::raise("ps::KVWorker::Send");

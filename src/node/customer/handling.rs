@@ -41,6 +41,7 @@ impl Recipient for Shared {
             Delivery::Leave => self.server.leave(),
             Delivery::Stop => self.server.stop(),
             Delivery::Ahead(timestamp) => self.worker.ahead(timestamp),
+            Delivery::Early(timestamp) => self.worker.early(timestamp),
             Delivery::Ask(timestamp) => self.worker.asked_here(timestamp),
             Delivery::Rest => self.worker.rest(),
             Delivery::Word(word) => self.worker.told(&word),

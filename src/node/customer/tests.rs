@@ -29,7 +29,12 @@ fn customer(node: &Arc<FakeNode>) -> (Customer, Arc<Mutex<Vec<Message>>>) {
 /// A push of a key of each of the two servers, and how often its end was run.
 fn push(handle: &CustomerHandle) -> (Result<i32>, Arc<AtomicU32>) {
     let ended = Arc::new(AtomicU32::new(0));
-    let counted = Arc::clone(&ended);
+    push_counting(handle, &ended)
+}
+
+/// The same, counted there.
+fn push_counting(handle: &CustomerHandle, ended: &Arc<AtomicU32>) -> (Result<i32>, Arc<AtomicU32>) {
+    let counted = Arc::clone(ended);
     let kv = KvPairs {
         keys: keys(&[1, server_key_ranges(2)[1].begin]),
         vals: Bytes::from(vec![7; 8]),
@@ -40,7 +45,7 @@ fn push(handle: &CustomerHandle) -> (Result<i32>, Arc<AtomicU32>) {
     let done: Done = Box::new(move |_| {
         counted.fetch_add(1, Ordering::SeqCst);
     });
-    (handle.request(&request, None, done), ended)
+    (handle.request(&request, None, done), Arc::clone(ended))
 }
 
 fn answer(to: &Message, error: &str) -> Delivery {
@@ -107,9 +112,9 @@ fn a_request_whose_job_fails_while_it_is_sent_has_one_end() {
         other.shared().handle(Delivery::Failed(NodeError::PeerLost("lost scheduler".to_owned())));
     }));
     let (sent, ended) = push(handle);
-    assert_eq!(ended.load(Ordering::SeqCst), 1);
     let why = handle.wait(sent.unwrap()).unwrap_err().to_string();
     assert!(why.contains("lost scheduler"), "{why}");
+    assert_eq!(ended.load(Ordering::SeqCst), 1);
     // The two halves of a pull: it ends in between.
     let ended = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&ended);
@@ -123,6 +128,58 @@ fn a_request_whose_job_fails_while_it_is_sent_has_one_end() {
     handle.send(timestamp, &request).unwrap();
     assert_eq!(ended.load(Ordering::SeqCst), 1);
     assert!(handle.wait(timestamp).is_err());
+}
+
+/// The one who made it goes on using what the end frees (worker/calls.rs).
+#[test]
+fn a_request_that_is_answered_while_it_is_sent_ends_after_its_call() {
+    let node = FakeNode::new("worker", worker_id(0));
+    let (customer, _) = customer(&node);
+    let handle = customer.handle();
+    handle.attach_worker(4);
+    let (first, _) = push(handle);
+    let messages = node.take_sent();
+    let next = first.unwrap() + 1;
+    let answers: Vec<Delivery> = messages
+        .into_iter()
+        .map(|mut message| {
+            message.meta.timestamp = next;
+            answer(&message, "")
+        })
+        .collect();
+    // It is over while its first message is sent, and is sent for long enough to end.
+    let ended = Arc::new(AtomicU32::new(0));
+    let (other, seen) = (handle.clone(), Arc::clone(&ended));
+    *lock(&node.meanwhile) = Some(Box::new(move || {
+        answers.into_iter().for_each(|answer| other.shared().handle(answer));
+        for _ in 0..20 {
+            std::thread::sleep(Duration::from_millis(1));
+            assert_eq!(seen.load(Ordering::SeqCst), 0, "its call has not returned");
+        }
+    }));
+    let (second, _) = push_counting(handle, &ended);
+    assert_eq!(second.as_ref().unwrap(), &next);
+    handle.wait(next).unwrap();
+    assert_eq!(ended.load(Ordering::SeqCst), 1);
+}
+
+/// Of a customer whose application destroys it meanwhile the end runs nevertheless.
+#[test]
+fn a_request_ends_though_its_customer_does() {
+    let node = FakeNode::new("worker", worker_id(0));
+    let (customer, _) = customer(&node);
+    let handle = customer.handle().clone();
+    handle.attach_worker(4);
+    let ended = Arc::new(AtomicU32::new(0));
+    let (other, seen) = (handle.clone(), Arc::clone(&ended));
+    *lock(&node.meanwhile) = Some(Box::new(move || {
+        other.shared().handle(Delivery::Failed(NodeError::PeerLost("lost scheduler".to_owned())));
+        assert_eq!(seen.load(Ordering::SeqCst), 0, "its call has not returned");
+        drop(customer);
+        assert_eq!(seen.load(Ordering::SeqCst), 1);
+    }));
+    push_counting(&handle, &ended).0.unwrap();
+    assert_eq!(ended.load(Ordering::SeqCst), 1);
 }
 
 #[test]

@@ -112,6 +112,7 @@ impl WorkerCustomer {
     ) -> Result<i32> {
         let (node, kv) = (self.node()?, self.placed_pairs(request)?);
         let timestamp = self.begin(&node, kv.keys.clone(), sink, done)?;
+        let _call = self.calls.begin(timestamp);
         self.note_push(&node, request, &kv.keys);
         self.failing(timestamp, self.try_send(&node, timestamp, (request, &kv)))?;
         Ok(timestamp)
@@ -122,6 +123,7 @@ impl WorkerCustomer {
     /// # Errors
     /// As [`Self::request`]; the request has failed then. No error if it had ended before.
     pub(crate) fn send(&self, timestamp: i32, request: &Request) -> Result<()> {
+        let _call = self.calls.begin(timestamp);
         let sent = self.node().and_then(|node| {
             let kv = self.placed_pairs(request)?;
             self.note_push(&node, request, &kv.keys);
@@ -225,7 +227,7 @@ impl WorkerCustomer {
         if let Some(finished) = nobody_asked {
             drop(state);
             // Nothing was asked for, so nothing is missing (kv_app.h:590).
-            self.finish(Finished { outcome: Ok(None), ..finished });
+            self.end(Finished { outcome: Ok(None), ..finished });
             return Ok(());
         }
         let meta = self.request_meta(timestamp, request);

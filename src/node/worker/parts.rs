@@ -19,6 +19,7 @@ impl WorkerCustomer {
         request: &Request,
         parts: Vec<(usize, KvPairs)>,
     ) -> Result<()> {
+        let _call = self.calls.begin(timestamp);
         self.failing(timestamp, self.try_send_parts(timestamp, request, parts))
     }
 

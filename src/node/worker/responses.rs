@@ -1,9 +1,13 @@
 //! How a customer handles answers to its requests, and losses of nodes whose answers will not come.
 //! One item at a time: the caller has the turn. May touch the customer.
 
+use std::thread;
+use std::time::Duration;
+
 use super::flights::without_keys;
 use super::{Payload, Requests, WorkerCustomer};
 use crate::base::pairs_of;
+use crate::delivery::Delivery;
 use crate::sync::lock;
 use pslite_core::kv::Finished;
 use pslite_core::kv::worker::Response;
@@ -11,6 +15,9 @@ use pslite_core::values::KvPairs;
 use pslite_core::wire::elastic::SchedulerMessage;
 use pslite_core::wire::{Message, Meta, NodeId};
 use pslite_observe::MessageKind;
+
+/// How long the customer's thread rests between two looks at a call that has not returned.
+const LOOK_AGAIN: Duration = Duration::from_micros(50);
 
 impl WorkerCustomer {
     /// An answer to a request.
@@ -50,6 +57,34 @@ impl WorkerCustomer {
         drop(state);
         if let Some(finished) = finished {
             self.finish(finished);
+        }
+    }
+
+    /// A request awaits nothing more: runs its end, or leaves it to the customer's thread.
+    pub(super) fn finish(&self, finished: Finished<Payload>) {
+        let timestamp = finished.ts;
+        match self.calls.keep_early(finished) {
+            Some(finished) => self.end(finished),
+            None => self.look_again(timestamp),
+        }
+    }
+
+    /// On the customer's thread: has the call returned?
+    pub(crate) fn early(&self, timestamp: i32) {
+        if let Some(finished) = self.calls.take(timestamp, false) {
+            return self.end(finished);
+        }
+        thread::sleep(LOOK_AGAIN);
+        self.look_again(timestamp);
+    }
+
+    fn look_again(&self, timestamp: i32) {
+        if self.base.queue.push(i32::MIN, Delivery::Early(timestamp)) {
+            return;
+        }
+        // The application ends a customer of which a call is under way. The end runs nevertheless.
+        if let Some(finished) = self.calls.take(timestamp, true) {
+            self.end(finished);
         }
     }
 
