@@ -239,12 +239,13 @@ class Node:
         if self.ended is None:
             self.ended = time.monotonic()
 
-    def wait_for(self, text, timeout=30):
-        """Waits until the output contains `text`; False if the process ends or time is up."""
+    def wait_for(self, text, timeout=30, after=""):
+        """Waits until the output contains `text` behind the first `after`; False if the process
+        ends or time is up."""
         limit = patient(timeout)
         while time.monotonic() < limit:
             ended = self.poll()
-            if text in self.output:
+            if text in self.output.partition(after)[2] if after else text in self.output:
                 return True
             if ended:
                 return False

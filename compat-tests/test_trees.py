@@ -127,6 +127,9 @@ def test_a_drain_leaves_what_it_finds(topology, tmp_path):
         scheduler = job.nodes["scheduler"]
         drained = elastic_job.pslite(job, "drain", "server:1", "--wait", "30")
         assert drained.returncode == 0, (drained, job.describe())
+        # Both come of what is measured after that, and take their time.
+        comes = "rounds go along trees" if topology == "packed" else "planner (Mbit/s"
+        assert scheduler.wait_for(comes, 60, after="left: server 1"), job.describe()
         elastic_job.end_early(job, 400, 40)
         assert job.wait(), job.describe()
         said = scheduler.output
