@@ -87,7 +87,7 @@ impl Planner {
                 return None;
             }
         };
-        self.on_trial = (!forced && !look.is_joining()).then(|| OnTrial {
+        self.on_trial = (!forced && !look.is_filled_by(&plan)).then(|| OnTrial {
             layout: self.layout.clone(),
             held: self.summary.held.clone(),
             predicted: plan.predicted,
@@ -124,7 +124,7 @@ impl Planner {
         };
         self.follow(now, plan.predicted);
         Decision { planner: self, now, look, plan: Some(&plan) }.pass(GateStage::Settle)?;
-        Ok(if look.is_joining() { plan } else { self.vary(plan, look, random) })
+        Ok(if look.is_filled_by(&plan) { plan } else { self.vary(plan, look, random) })
     }
 
     /// A plan that has only to wait.
@@ -194,7 +194,7 @@ impl Planner {
         look: &PlannerLook,
         plan: &Plan,
     ) -> Option<(Duration, Duration)> {
-        let (candidate, joining) = (self.candidate.as_ref()?, look.is_joining());
+        let (candidate, joining) = (self.candidate.as_ref()?, look.is_filled_by(plan));
         let waited = match look.basis == Basis::Links && !joining {
             true => self.busy.at(now).saturating_sub(candidate.busy),
             false => now.saturating_sub(candidate.since),

@@ -78,8 +78,9 @@ impl Decision<'_> {
         self.planner.without_gate == Some(gate.name)
     }
 
+    /// It is about a server that joins.
     fn joining(&self) -> bool {
-        self.look.is_joining()
+        self.plan.map_or_else(|| self.look.is_joining(), |plan| self.look.is_filled_by(plan))
     }
 }
 

@@ -5,7 +5,9 @@ use std::time::Duration;
 use super::members::WorkerMember;
 use super::state::Planner;
 use crate::placement::cost::{Model, Server, Worker, bytes};
+use crate::placement::layout::Plan;
 use crate::placement::links::Card;
+use crate::placement::shares;
 use crate::placement::stragglers::{Correction, Seen, Stragglers};
 use crate::placement::tuning::{LAG, LAG_USED_MIN, UNKNOWN_RATE};
 use crate::wire::NodeId;
@@ -44,6 +46,11 @@ impl PlannerLook {
     pub(super) fn is_joining(&self) -> bool {
         let mut servers = self.model.servers().iter().zip(&self.loads);
         servers.any(|(server, load)| server.usable && *load <= 0.0)
+    }
+
+    /// True if a plan gives pieces to a server that has none.
+    pub(super) fn is_filled_by(&self, plan: &Plan) -> bool {
+        shares::fills(&self.loads, &self.model, &plan.moves)
     }
 
     /// What each server should take: seconds by its card, or its share of the bytes.

@@ -28,7 +28,7 @@ pub struct ShareParameters {
     /// A round has to become shorter by that factor less 1, or nothing moves
     /// (docs/algorithms.md 2.6).
     pub theta: f64,
-    /// The same while a server that may hold pieces has none: it joined.
+    /// The same for a plan that gives pieces to a server that has none: it joined.
     pub theta_join: f64,
     /// No cut leaves a piece with fewer bytes, ...
     pub min_piece: u64,
@@ -60,7 +60,8 @@ impl Default for ShareParameters {
 struct Need {
     /// Some pieces are at servers that shall hold nothing, or at nobody.
     forced: bool,
-    /// Some server that may hold pieces has none.
+    /// Some server that may hold pieces has none, and gets some. (One that gets none, since it is
+    /// slow for example, is no reason to move what others hold.)
     joining: bool,
 }
 
@@ -77,21 +78,27 @@ pub fn plan(
     let mut pieces = layout.to_vec();
     sort(&mut pieces)?;
     let (loads, homeless) = model.loads_of(&pieces);
-    let need = need(model, &loads, homeless);
+    let forced = is_forced(model, &loads, homeless);
+    if has_empty(model, &loads)
+        && let Some(target) = model.target(&loads, homeless, 0.0)
+        && let Some(plan) = plan_for(&pieces, model, &target, parameters)?
+        && (forced || fills(&loads, model, &plan.moves))
+    {
+        return Ok(Some(plan));
+    }
     // Such plans are worked out in any case.
-    let always = need.forced || need.joining;
     let enough = |seconds: f64| seconds * (1.0 + parameters.theta);
-    let now = if always { f64::INFINITY } else { waiting::seconds(&pieces, model) };
+    let now = if forced { f64::INFINITY } else { waiting::seconds(&pieces, model) };
     if now < enough(model.bound(loads.iter().sum())) {
         return Ok(None);
     }
-    let price = if need.joining { 0.0 } else { price(model, &pieces, parameters) };
+    let price = price(model, &pieces, parameters);
     let Some(target) = model.target(&loads, homeless, price) else { return Ok(None) };
     // Cutting is worked out only where it can pay: this is asked at every look.
-    if !always && now < enough(waiting::least(&pieces, model, &target)) {
+    if !forced && now < enough(waiting::least(&pieces, model, &target)) {
         return Ok(None);
     }
-    plan_towards(&pieces, model, &target, parameters)
+    plan_for(&pieces, model, &target, parameters)
 }
 
 /// A plan towards given loads (in the order of [`Model::servers`]), if it keeps what [`plan`]
@@ -107,29 +114,55 @@ pub fn plan_towards(
 ) -> Result<Option<Plan>, LayoutError> {
     let mut pieces = layout.to_vec();
     sort(&mut pieces)?;
-    let (loads, homeless) = model.loads_of(&pieces);
-    let need = need(model, &loads, homeless);
-    let after = shared::best(&pieces, model, target, parameters);
-    let moves = rounding::moves(&pieces, &after);
+    plan_for(&pieces, model, target, parameters)
+}
+
+/// The same for a sorted layout.
+fn plan_for(
+    pieces: &[PieceLoad],
+    model: &Model,
+    target: &[f64],
+    parameters: &ShareParameters,
+) -> Result<Option<Plan>, LayoutError> {
+    let (loads, homeless) = model.loads_of(pieces);
+    let after = shared::best(pieces, model, target, parameters);
+    let moves = rounding::moves(pieces, &after);
     if moves.is_empty() {
         return Ok(None);
     }
-    let after = apply(&pieces, &moves)?;
-    let moved_bytes = moved_bytes(&pieces, &moves);
-    if !need.forced && !pays(model, (&pieces, &after), moved_bytes, need, parameters) {
+    let forced = is_forced(model, &loads, homeless);
+    let need = Need { forced, joining: fills(&loads, model, &moves) };
+    let after = apply(pieces, &moves)?;
+    let moved_bytes = moved_bytes(pieces, &moves);
+    if !need.forced && !pays(model, (pieces, &after), moved_bytes, need, parameters) {
         return Ok(None);
     }
     let total = loads.iter().sum::<f64>() + homeless;
-    let (before, predicted) = (waiting::seconds(&pieces, model), waiting::seconds(&after, model));
+    let (before, predicted) = (waiting::seconds(pieces, model), waiting::seconds(&after, model));
     let reason = reason(model, &loads, need);
     let bound = Some(model.bound(total));
     Ok(Some(Plan { moves, before, predicted, bound, moved_bytes, reason }))
 }
 
-fn need(model: &Model, loads: &[f64], homeless: f64) -> Need {
-    let servers = || model.servers().iter().zip(loads);
-    let forced = servers().any(|(server, load)| !server.usable && *load > 0.0) || homeless > 0.0;
-    Need { forced, joining: servers().any(|(server, load)| server.usable && *load <= 0.0) }
+/// Some pieces are at servers that shall hold nothing, or at nobody.
+fn is_forced(model: &Model, loads: &[f64], homeless: f64) -> bool {
+    let mut servers = model.servers().iter().zip(loads);
+    homeless > 0.0 || servers.any(|(server, load)| !server.usable && *load > 0.0)
+}
+
+/// Some server that may hold pieces has none.
+fn has_empty(model: &Model, loads: &[f64]) -> bool {
+    model.servers().iter().zip(loads).any(|(server, load)| server.usable && *load <= 0.0)
+}
+
+/// True if moves give pieces to a server that has none. `loads`: in the order of
+/// [`Model::servers`].
+pub(super) fn fills(loads: &[f64], model: &Model, moves: &[Move]) -> bool {
+    let empty = |to: &Move| {
+        let load = model.index_of(to.to_server).and_then(|index| loads.get(index));
+        load.is_some_and(|load| *load <= 0.0)
+    };
+    moves.iter().any(empty)
 }
 
 /// The seconds that count: of the round; of the servers alone if one joins, since it has to take

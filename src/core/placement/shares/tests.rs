@@ -9,7 +9,7 @@ use crate::placement::cost::{Replicas, Server, Worker};
 use crate::placement::layout::holdings;
 use crate::placement::tests::jobs::{model_of, piece, resnet50_by_hash, spread};
 use crate::random::Random;
-use crate::wire::NodeId;
+use crate::wire::{NodeId, server_id};
 
 const MB: f64 = 1e6;
 
@@ -44,6 +44,19 @@ fn check(layout: &[PieceLoad], model: &Model, plan: &Plan) -> Vec<PieceLoad> {
     assert!(plan.predicted >= model.round_seconds(&loads) * (1.0 - 1e-9));
     assert!(plan.predicted >= plan.bound.unwrap() * (1.0 - 1e-9));
     after
+}
+
+/// One that is too slow for the smallest piece is no reason to move what the others hold: there is
+/// a plan for the same reason as without it, or none.
+#[test]
+fn a_server_that_gets_nothing_does_not_join() {
+    let servers = [100.0 * MB, 100.0 * MB, 1e3];
+    let layout = [piece(0, 0, 10_000_000, server_id(0)), piece(1, 0, 10_600_000, server_id(1))];
+    let reason = |servers: &[f64]| {
+        planned(&layout, &model_of(&[50.0 * MB; 4], servers)).map(|plan| plan.reason)
+    };
+    assert!(reason(&servers).is_some());
+    assert_eq!(reason(&servers), reason(&servers[..2]));
 }
 
 #[test]
