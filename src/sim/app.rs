@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::batches::Shares;
 use super::network::Process;
 use pslite_core::cluster::{Action, Cluster, Event};
+use pslite_core::kv::rounds::Round;
 use pslite_core::values::KvPairs;
 use pslite_core::wire::{DataType, Frames, Message, Meta, NodeId};
 
@@ -125,6 +126,11 @@ pub(super) trait Application {
         ledger: &mut Self::Ledger,
         out: &mut Vec<Output>,
     );
+
+    /// The rounds that are over since the last call, of a worker that times them.
+    fn take_rounds(&mut self) -> Vec<Round> {
+        Vec::new()
+    }
 }
 
 /// What judges a job.

@@ -351,6 +351,8 @@ impl<'a> Job<'a> {
             deliver_repetitions: self.config.plant == Some(Plant::DeliverRepetitions),
             ignore_broken_channels: self.config.plant == Some(Plant::IgnoreBrokenChannels),
             pauses_count: self.config.plant == Some(Plant::CountPauses),
+            measures: false,
+            mismeasures: None,
         };
         let app = self.app(process);
         let mut world = World {

@@ -100,6 +100,16 @@ pub struct Exchanges {
     pub by_program: bool,
 }
 
+/// Keys are placed by what nodes measure (`docs/placement.md`), and workers go from iteration to
+/// iteration: all tensors are pushed and pulled before the next one.
+#[derive(Clone, Copy, Debug)]
+pub struct Placement {
+    /// The last iterations, which are judged.
+    pub judged: u64,
+    /// They take so many times what the network allows, at most.
+    pub within: f64,
+}
+
 /// A job and its fate.
 #[derive(Clone, Debug)]
 pub struct ElasticConfig {
@@ -144,6 +154,8 @@ pub struct ElasticConfig {
     pub sessions: Option<Sessions>,
     /// Workers exchange deltas.
     pub exchange: Option<Exchanges>,
+    /// Keys are placed.
+    pub placement: Option<Placement>,
     /// The scheduler keeps a journal, and goes on with it when it is started again.
     pub journal: bool,
     /// What goes wrong, and when.

@@ -217,7 +217,10 @@ impl<'a> Job<'a> {
         };
         let known = world.ledger.faults().len();
         act(node, &mut world);
-        world.ledger.promised(process, look(node, self.steps));
+        world.ledger.promised(process, look(node, self.steps, self.config.placement.is_some()));
+        for text in self.ledger.take_said() {
+            self.trace.note(self.now, format_args!("p{process} says {text}"));
+        }
         for fault in self.ledger.faults().iter().skip(known) {
             self.trace.note(self.now, format_args!("WRONG {fault}"));
         }
@@ -382,6 +385,8 @@ impl<'a> Job<'a> {
             deliver_repetitions: false,
             ignore_broken_channels: false,
             pauses_count: Sabotage::counts_pauses(self.config.plant),
+            measures: self.config.placement.is_some(),
+            mismeasures: Sabotage::measures(self.config.plant),
         };
         let app = self.maker.app(self.config, process, self.random.split());
         let machine = if process == 0 && again {
@@ -412,6 +417,17 @@ impl<'a> Job<'a> {
     fn report(mut self) -> ElasticReport {
         let (hung, failed) = self.judge();
         self.ledger.ended(&hung, &failed);
+        let scheduler = self.nodes.first().and_then(Option::as_ref);
+        if let Some((placement, scheduler)) = self.config.placement.as_ref().zip(scheduler) {
+            let nodes = self.nodes.iter().enumerate();
+            let nodes = nodes
+                .filter_map(|(process, node)| Some((process, node.as_ref()?.cluster().me().id)));
+            let (nodes, cluster) = (nodes.collect(), scheduler.cluster());
+            self.ledger.judge_placement(placement, self.config, cluster, &nodes);
+            for text in self.ledger.take_said() {
+                self.trace.note(self.now, format_args!("{text}"));
+            }
+        }
         let ends = self.nodes.iter().map(|n| n.as_ref().map_or(End::Running, Node::end)).collect();
         ElasticReport {
             ends,

@@ -14,12 +14,13 @@ use pslite_core::invariant::Valid;
 /// What has more is checked after one step in so many.
 const EVERY: u64 = 1024;
 
-/// Something happened to that node, in that step of the job.
+/// Something happened to that node, in that step of the job. `rarely`: any state is looked at only
+/// as often as a large one.
 ///
 /// # Errors
 /// The first promise that does not hold, with the numbers.
-pub(super) fn look(node: &Node<App>, step: u64) -> Valid {
-    let is_due = |size: usize| size <= ITEMS_EACH_STEP || step.is_multiple_of(EVERY);
+pub(super) fn look(node: &Node<App>, step: u64, rarely: bool) -> Valid {
+    let is_due = |size: usize| !rarely && size <= ITEMS_EACH_STEP || step.is_multiple_of(EVERY);
     let cluster = node.cluster();
     if is_due(cluster.members().len().max(cluster.pieces().len())) {
         cluster.validate()?;

@@ -16,6 +16,7 @@ mod guard;
 mod job;
 mod ledger;
 mod looks;
+mod network_model;
 mod nodes;
 mod optimizer;
 mod paces;
@@ -32,7 +33,7 @@ mod trees;
 mod worker;
 mod workload;
 
-pub use config::{ElasticConfig, Exchanges, Fault, Reports, Sessions, Trees};
+pub use config::{ElasticConfig, Exchanges, Fault, Placement, Reports, Sessions, Trees};
 pub use job::{ElasticReport, run};
 pub use ledger::{Fault as Found, Invariant, Ledger};
 pub use optimizer::Rule;

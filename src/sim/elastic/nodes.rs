@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::config::ElasticConfig;
 use super::ledger::Ledger;
 use super::sabotage::Sabotage;
-use super::scheduler::{Scheduler, SchedulerConfig};
+use super::scheduler::{Plans, Scheduler, SchedulerConfig};
 use super::script::Stage;
 use super::server::{Server, ServerConfig};
 use super::worker::{Worker, WorkerConfig};
@@ -14,6 +14,7 @@ use super::workload::Tensor;
 use crate::app::{Application, Input, Output, View};
 use crate::network::Process;
 use pslite_core::cluster::{ClusterConfig, RankOrder};
+use pslite_core::kv::rounds::Round;
 use pslite_core::random::Random;
 use pslite_core::wire::{EMPTY, Node as Described, Role, SCHEDULER, ability};
 
@@ -35,6 +36,13 @@ impl Application for App {
             Self::Scheduler(scheduler) => scheduler.input(view, input, ledger, out),
             Self::Server(server) => server.input(view, input, ledger, out),
             Self::Worker(worker) => worker.input(view, input, ledger, out),
+        }
+    }
+
+    fn take_rounds(&mut self) -> Vec<Round> {
+        match self {
+            Self::Worker(worker) => worker.take_rounds(),
+            Self::Scheduler(_) | Self::Server(_) => Vec::new(),
         }
     }
 }
@@ -61,6 +69,11 @@ impl Maker {
                 trees_every: config.trees.map(|trees| trees.every),
                 lossy: config.trees.map_or(0, |trees| trees.lossy),
                 hop_loss: config.trees.map_or(0, |trees| trees.hop_loss),
+                plans: config.placement.map(|_| Plans {
+                    replicas: config.replicas,
+                    servers: config.servers,
+                    seed: config.seed,
+                }),
             };
             return App::Scheduler(Scheduler::new(orders, random, sabotage));
         }
@@ -70,6 +83,7 @@ impl Maker {
                 servers: config.servers,
                 replicas: config.replicas,
                 order: config.order,
+                weight: config.network.chunks.map_or(1, |chunks| chunks.weight),
             };
             return App::Server(Server::new(config, sabotage));
         }
@@ -84,6 +98,7 @@ impl Maker {
             sessions: config.sessions,
             exchange: config.exchange,
             workers: config.workers,
+            in_step: config.placement.is_some(),
             hop_loss: config.trees.map(|trees| (trees.hop_loss, config.heal)),
         };
         App::Worker(Worker::new(config, random, &sabotage))
@@ -105,6 +120,11 @@ fn describe(config: &ElasticConfig, process: Process, incarnation: u64, again: b
         Role::Server => ("server", 7000 + process as i32),
         Role::Worker => ("worker", 8000 + process as i32),
     };
+    // Where cards matter each process has a host of its own.
+    let hostname = match config.placement {
+        Some(_) => format!("{hostname}-{process}"),
+        None => hostname.to_owned(),
+    };
     let mut abilities = ability::PSLITE | ability::ELASTIC | ability::TREES;
     if config.exchange.is_some() {
         abilities |= ability::EXCHANGES;
@@ -124,7 +144,7 @@ fn describe(config: &ElasticConfig, process: Process, incarnation: u64, again: b
         role,
         id: if role == Role::Scheduler { SCHEDULER } else { EMPTY },
         customer_id: 0,
-        hostname: hostname.to_owned(),
+        hostname,
         port,
         is_recovery: false,
         abilities,

@@ -86,6 +86,11 @@ impl Paces {
         self.pulled > 0
     }
 
+    /// True if some is being pushed or pulled.
+    pub(super) fn is_any_under_way(&self) -> bool {
+        self.pulled > 0 || self.all.iter().any(|pace| pace.begun != pace.done)
+    }
+
     fn is_free(&self, pace: &Pace) -> bool {
         pace.begun < self.round
             && pace.begun - pace.done < pace.window

@@ -12,6 +12,7 @@ use crate::app::{APP, Output, pairs, with_data};
 use pslite_core::invariant::Valid;
 use pslite_core::kv::commands::{Again, Commands};
 use pslite_core::kv::flights::{AheadSlice, Answered, Brought, Flights, Outgoing, Slice};
+use pslite_core::kv::rounds::{Round, Rounds};
 use pslite_core::kv::worker::Response;
 use pslite_core::kv::{
     Answerer, Assembled, Finished, KvError, Pending, Slices, WorkerRequests, slice,
@@ -34,6 +35,9 @@ pub(super) struct Requests<D> {
     ranges: Vec<KeyRange>,
     requests: WorkerRequests<D>,
     pub(super) flights: Flights,
+    rounds: Rounds,
+    /// Rounds that are over and not reported yet.
+    measured: Vec<Round>,
     /// Which wire key each slice of a request is about.
     keys: BTreeMap<(i32, u32), Key>,
     commands: Commands,
@@ -62,6 +66,8 @@ impl<D> Requests<D> {
             ranges: server_key_ranges(servers),
             requests: WorkerRequests::new(),
             flights,
+            rounds: Rounds::default(),
+            measured: Vec::new(),
             keys: BTreeMap::new(),
             commands: Commands::default(),
             ended_ahead: BTreeMap::new(),
@@ -152,8 +158,15 @@ impl<D> Requests<D> {
             let (form, key) = form_of(meta, &kv, first);
             self.keys.insert((meta.timestamp, rank as u32), key);
             let slice = Slice { meta: meta.clone(), rank: rank as u32, key, form, kv };
+            let (first, push) = (messages.len(), meta.push);
             let begun = self.flights.begin(now, slice, &mut messages);
             begun.map_err(|error| error.to_string())?;
+            if push {
+                self.measured.extend(self.rounds.pushed(now, key));
+            }
+            for message in &messages[first..] {
+                self.rounds.sent(now, message.meta.recver);
+            }
         }
         self.dispatch(messages, ledger, out);
         Ok(())
@@ -265,6 +278,11 @@ impl<D> Requests<D> {
         self.requests.validate()
     }
 
+    /// The rounds that are over since the last call.
+    pub(super) fn take_rounds(&mut self) -> Vec<Round> {
+        std::mem::take(&mut self.measured)
+    }
+
     /// How much is in flight.
     pub(super) fn in_flight(&self) -> usize {
         self.keys.len()
@@ -353,11 +371,15 @@ impl<D> Requests<D> {
         let empty = meta.pull && pairs.keys.is_empty() && !again;
         let no_keys = format!("node {} answered a pull without keys", meta.sender);
         let error = if meta.error.is_empty() && empty { &no_keys } else { &meta.error };
+        self.rounds.answered(now, meta.sender);
         let who = (meta.timestamp, meta.sender);
         let brought = (pairs, !error.is_empty());
         let mut messages = Vec::new();
         let answered =
             self.flights.answered(now, who, meta.placed.as_ref(), brought, &mut messages);
+        if self.flights.all_answered() {
+            self.rounds.rests(now);
+        }
         self.dispatch(messages, ledger, out);
         let (rank, response) = match answered {
             Ok(Answered::Unknown | Answered::Open) => return None,

@@ -2,6 +2,7 @@
 
 mod exchange;
 mod kinds;
+mod placement;
 mod workers;
 
 use pslite_core::store::SumOrder;
@@ -140,6 +141,7 @@ pub fn job(seed: u64, fixed: &Fixed) -> ElasticConfig {
         Scenario::StandStill => draw.stand_still(&mut config),
         Scenario::ExchangeLives => draw.exchange_lives(&mut config),
         Scenario::Exchange => draw.exchange(&mut config),
+        Scenario::Placement => draw.placement(&mut config, fixed),
     }
     if let Some(keys) = fixed.keys {
         draw.widen(&mut config, keys as u64);
@@ -223,6 +225,7 @@ impl Draw {
             elastic_workers,
             sessions: None,
             exchange: None,
+            placement: None,
             journal: false,
             faults: Vec::new(),
             heal: BEGIN + WRONG,

@@ -1,5 +1,5 @@
 //! The scheduler of a simulated elastic job: beside MXNet's two barriers it orders moves and drains
-//! at random, as a planner would that knows nothing.
+//! at random, as a planner would that knows nothing; or it has the real planners place keys.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,9 @@ use super::trees;
 use crate::app::{Input, Output, View};
 use pslite_core::cluster::claims::Piece;
 use pslite_core::cluster::{Action, Event, Tell};
+use pslite_core::placement::graph::Topology;
 use pslite_core::random::Random;
+use pslite_core::scheduler::{LogLines, PlannerSettings, Planners};
 use pslite_core::training::balance::{Coordinator, Gone, Outbox, Worker};
 use pslite_core::wire::balance::{BalanceKind, BalanceMessage};
 use pslite_core::wire::elastic::{CopyPlace, Order};
@@ -48,6 +50,26 @@ pub(super) struct SchedulerConfig {
     pub(super) lossy: u32,
     /// So many percent of what goes along a tree are lost, while things go wrong.
     pub(super) hop_loss: u32,
+    /// Keys are placed by what nodes measure.
+    pub(super) plans: Option<Plans>,
+}
+
+/// What the planners of a job begin with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plans {
+    pub(super) replicas: u32,
+    pub(super) servers: usize,
+    pub(super) seed: u64,
+}
+
+impl Plans {
+    fn planners(self) -> Planners {
+        Planners::new(self.replicas, self.servers, self.seed, None)
+    }
+
+    const fn settings() -> PlannerSettings<'static> {
+        PlannerSettings { planning: true, topology: Topology::Star, links: None, repeats: false }
+    }
 }
 
 /// To workers.
@@ -76,12 +98,17 @@ pub(super) struct Scheduler {
     coordinator: Coordinator,
     /// How workers align that exchange deltas.
     exchange: exchange::Desk,
+    /// The planners, where keys are placed.
+    planners: Option<Planners>,
+    planning_since: Duration,
     sabotage: Sabotage,
 }
 
 impl Scheduler {
     pub(super) fn new(config: SchedulerConfig, random: Random, sabotage: Sabotage) -> Self {
         Self {
+            planners: config.plans.map(Plans::planners),
+            planning_since: Duration::ZERO,
             config,
             random,
             next_move: Duration::ZERO,
@@ -148,9 +175,15 @@ impl Scheduler {
                     self.exchange.asked(view, (from, &bytes), &self.sabotage, out);
                     ledger.promised(view.process, self.exchange.validate());
                 }
+                Action::Told { from, topic: Topic::Measure, bytes } => {
+                    if let Some(planners) = &mut self.planners {
+                        planners.report(view.now, self.sabotage.reporter(from), &bytes);
+                    }
+                }
                 _ => {}
             },
             Input::Tick => {
+                self.place(view, ledger, out);
                 self.look_at_drained(view, ledger);
                 self.exchange.tick(view.now, out);
                 self.plant(view, out);
@@ -197,6 +230,27 @@ impl Scheduler {
         self.coordinator.lost(worker, gone, &mut words);
         ledger.promised(view.process, self.coordinator.validate());
         say(words, out);
+    }
+
+    /// Has the planners look where keys belong.
+    fn place(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
+        let Some(planners) = &mut self.planners else { return };
+        if self.sabotage.forgets(view.now, self.planning_since)
+            && let Some(plans) = self.config.plans
+        {
+            (*planners, self.planning_since) = (plans.planners(), view.now);
+        }
+        if !self.sabotage.looks(view.now) {
+            return;
+        }
+        let mut lines = LogLines::new(true);
+        let mut events = planners.look(view.now, view.cluster, Plans::settings(), &mut lines);
+        lines.into_lines().into_iter().for_each(|line| ledger.say(line.text));
+        self.sabotage.decided(&mut events);
+        if events.iter().any(|event| matches!(event, Event::Orders(_))) {
+            ledger.moves_planned();
+        }
+        out.extend(events.into_iter().map(Output::Elastic));
     }
 
     /// Other trees, now and then; and once nothing is lost any more, so that what was is noticed.

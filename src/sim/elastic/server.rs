@@ -13,7 +13,7 @@ use pslite_core::store::command::Head;
 use pslite_core::store::elastic::Due;
 use pslite_core::store::{Answer, News, Outbound, Outgoing, Store, StoreConfig, SumOrder};
 use pslite_core::values::key_at;
-use pslite_core::wire::elastic::{KeyRoute, SchedulerMessage, SchedulerMessageKind};
+use pslite_core::wire::elastic::{Claim, KeyRoute, SchedulerMessage, SchedulerMessageKind};
 use pslite_core::wire::{ALL_GROUP, Frames, Key, Message, Meta, NodeId};
 
 /// What has so many items or fewer is checked after each step.
@@ -36,6 +36,8 @@ pub(super) struct ServerConfig {
     pub(super) replicas: u32,
     /// Sums are made in the order of ranks.
     pub(super) order: SumOrder,
+    /// For how many bytes one of a value stands.
+    pub(super) weight: u64,
 }
 
 /// One server.
@@ -110,6 +112,8 @@ impl Server {
         let id = view.cluster.me().id;
         match about {
             // All that it holds is looked at only while that is little.
+            // Where keys are placed, it is looked whether they are placed well.
+            _ if self.config.weight > 1 => {}
             Some(keys) if store.held() > ITEMS_EACH_STEP => {
                 for key in keys {
                     ledger.holds(id, Some(key), &store.claims_of(key));
@@ -122,7 +126,7 @@ impl Server {
 
     fn ready(&mut self, view: &View<'_>, out: &mut Vec<Output>) {
         let me = view.cluster.me();
-        let ServerConfig { workers, servers, replicas, order } = self.config;
+        let ServerConfig { workers, servers, replicas, order, .. } = self.config;
         let (id, elastic, part_bytes) = (me.id, true, SHORT_PARTS);
         let config = StoreConfig { workers, servers, id, order, elastic, replicas, part_bytes };
         self.store = Some(Store::new(config));
@@ -170,6 +174,8 @@ impl Server {
                 let lost = self.sabotage.lost(self.lost.iter().copied().collect());
                 let word = SchedulerMessage { epoch, lost, ..SchedulerMessage::default() };
                 let claims = self.sabotage.claims(store.collect(&word));
+                let mut claims = weighed(claims, self.config.weight);
+                self.sabotage.weighed(&mut claims);
                 let difference = self.said.tell(None);
                 out.push(Output::Elastic(Event::Claims {
                     epoch,
@@ -200,7 +206,8 @@ impl Server {
             self.claims_since.get_or_insert(now);
             let (epoch, News { claims, gone }) = (store.epoch(), store.news());
             let difference = self.said.tell(gone);
-            let claims = self.sabotage.claims(claims);
+            let mut claims = weighed(self.sabotage.claims(claims), self.config.weight);
+            self.sabotage.weighed(&mut claims);
             let (fixed, opaque) = (None, false);
             out.push(Output::Elastic(Event::Claims { epoch, claims, difference, fixed, opaque }));
         }
@@ -282,6 +289,15 @@ impl Server {
         }
         self.send(sent, ledger, out);
     }
+}
+
+/// Claims of pieces whose bytes stand for so many.
+fn weighed(mut claims: Vec<Claim>, weight: u64) -> Vec<Claim> {
+    for claim in &mut claims {
+        claim.bytes = claim.bytes.saturating_mul(weight);
+        claim.state_bytes = claim.state_bytes.saturating_mul(weight);
+    }
+    claims
 }
 
 fn transfer_message(Outgoing { to, transfer, frames }: Outgoing) -> Output {

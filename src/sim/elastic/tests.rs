@@ -1,5 +1,6 @@
 //! Seeds of all scenarios, and proof that the oracle sees what it has to see.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::*;
@@ -14,6 +15,8 @@ const TREE_SEEDS: u64 = 60;
 const EXCHANGE_SEEDS: u64 = 200;
 /// Further seeds of jobs whose workers share batches.
 const SESSION_SEEDS: u64 = 60;
+/// Jobs whose keys are placed.
+const PLACEMENT_SEEDS: u64 = 6;
 /// Tests that share them.
 const PARTS: u64 = 6;
 /// A mistake shows in one of so many jobs.
@@ -126,6 +129,35 @@ fn seeds_with_exchanges() {
     assert!(rounds > 20 * seeds as usize, "{rounds} rounds of keys in {seeds} jobs");
     assert!(held > seeds / 10, "{held} pushes were held in {seeds} jobs");
     assert!(opened > 5 * seeds, "{opened} sums went along trees in {seeds} jobs");
+}
+
+/// A job whose keys are placed, of a size that takes a second or two.
+const PLACED: Fixed = Fixed {
+    scenario: Some(Scenario::Placement),
+    workers: Some(2),
+    servers: Some(3),
+    keys: None,
+    second_customer: None,
+};
+
+/// Nodes measure, and the planner places keys by what they say.
+#[test]
+fn seeds_with_placement() {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let first = number("PSLITE_TEST_SEED").unwrap_or(0);
+    let seeds = number("PSLITE_TEST_SEEDS").unwrap_or(PLACEMENT_SEEDS);
+    let (mut found, mut plans, mut iterations) = (Vec::new(), 0, 0);
+    for seed in first..first + seeds {
+        let report = run(&job(seed, &PLACED));
+        let sizes = "--workers 2 --servers 3";
+        let fault = fault(seed, PLACED.scenario, &report);
+        found.extend(fault.map(|fault| format!("{fault} {sizes}")));
+        let placed = report.ledger.plans_and_iterations();
+        (plans, iterations) = (plans + placed.0, iterations + placed.1);
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+    assert!(plans > seeds as usize, "{plans} plans in {seeds} jobs");
+    assert!(iterations > 30 * seeds as usize, "{iterations} iterations in {seeds} jobs");
 }
 
 /// The same, and workers die and come back.
@@ -319,6 +351,53 @@ const PLANTED: [(Plant, Scenario); 47] = [
     (Plant::TurnsMixed, Scenario::Exchange),
 ];
 
+/// The same, of a size that the seed decides.
+const PLACED_ANYHOW: Fixed = Fixed { workers: None, servers: None, ..PLACED };
+
+/// Mistakes of nodes that measure and of the scheduler that plans, each with a job that shows it.
+const MISPLACED: [(Plant, Fixed, u64); 15] = [
+    (Plant::BacklogNotSeen, PLACED, 2),
+    (Plant::ArrivalsAtOnce, PLACED_ANYHOW, 8),
+    (Plant::PeersMixed, PLACED, 17),
+    (Plant::HalfSeen, PLACED, 2),
+    (Plant::TwiceSeen, PLACED, 21),
+    (Plant::ServersSilent, PLACED, 1),
+    (Plant::ReportKept, PLACED, 9),
+    (Plant::WaitsSwapped, PLACED, 0),
+    (Plant::BytesUnknown, PLACED, 17),
+    (Plant::ReportsSwapped, PLACED, 0),
+    (Plant::LooksEnd, PLACED, 1),
+    (Plant::PlannersForget, PLACED, 1),
+    (Plant::OrdersToOne, PLACED, 14),
+    (Plant::OrdersLost, PLACED, 17),
+    (Plant::OrdersTurned, PLACED_ANYHOW, 3),
+];
+
+#[test]
+fn planted_mistakes_of_placement_first_part() {
+    are_caught(&MISPLACED[..4]);
+}
+
+#[test]
+fn planted_mistakes_of_placement_second_part() {
+    are_caught(&MISPLACED[4..]);
+}
+
+fn are_caught(misplaced: &[(Plant, Fixed, u64)]) {
+    let mut right = BTreeSet::new();
+    for (plant, fixed, seed) in misplaced.iter().copied() {
+        let config = job(seed, &fixed);
+        let planted = ElasticConfig { plant: Some(plant), ..config.clone() };
+        let report = run(&planted);
+        let placed = |fault: &Found| fault.invariant == Invariant::Placed;
+        assert!(report.ledger.faults().iter().any(placed), "{plant:?} is not found in {seed}");
+        // It is the mistake that was found.
+        if right.insert((fixed.servers, seed)) {
+            assert_eq!(wrong(seed, fixed.scenario, &config), None);
+        }
+    }
+}
+
 fn is_caught((plant, scenario): (Plant, Scenario)) {
     let of = |seed, plant| {
         let fixed = Fixed { scenario: Some(scenario), ..Fixed::default() };
@@ -344,6 +423,7 @@ fn planted_mistakes_are_all_caught_second_part() {
 fn planted_mistakes_are_all_caught_third_part() {
     PLANTED[12..21].iter().copied().for_each(is_caught);
     let mut plants: Vec<Plant> = PLANTED.iter().map(|(plant, _)| *plant).collect();
+    plants.extend(MISPLACED.iter().map(|(plant, ..)| *plant));
     plants.sort_unstable();
     assert_eq!(plants, Plant::ALL, "each has its job");
 }

@@ -2,7 +2,9 @@
 //! each tensor at its own pace, and has the ledger look at what comes back.
 
 mod batches;
+mod commands;
 mod exchange;
+mod iterations;
 mod purpose;
 
 use std::sync::Arc;
@@ -26,7 +28,7 @@ use pslite_core::random::Random;
 use pslite_core::values::{KeyRange, KvPairs, Space, server_key_ranges};
 use pslite_core::wire::elastic::KeyRoute;
 use pslite_core::wire::topic::Topic;
-use pslite_core::wire::{ALL_GROUP, Meta, NodeId, SERVER_GROUP, WORKER_GROUP, id_to_rank};
+use pslite_core::wire::{ALL_GROUP, Meta, SERVER_GROUP, WORKER_GROUP, id_to_rank};
 
 /// Enters the job.
 const START: u64 = 1;
@@ -54,6 +56,8 @@ pub(super) struct WorkerConfig {
     /// It trains while deltas travel.
     pub(super) exchange: Option<Exchanges>,
     pub(super) workers: usize,
+    /// It pushes and pulls all tensors before it goes on to the next iteration.
+    pub(super) in_step: bool,
     /// So many percent of what comes along a tree are lost, until then.
     pub(super) hop_loss: Option<(u32, Duration)>,
 }
@@ -76,6 +80,8 @@ pub(super) struct Worker {
     paces: Paces,
     /// The round up to which it trains.
     training: Option<u64>,
+    /// When it will have computed this iteration, where it goes from one to the next.
+    computed: Option<Duration>,
     stage: usize,
     /// Requests that this stage waits for, training apart.
     open: usize,
@@ -98,6 +104,7 @@ impl Worker {
             rank: 0,
             customers: customers_of(&config, sabotage),
             training: None,
+            computed: None,
             paces: Paces::new(config.tensors.iter().map(|tensor| tensor.window)),
             stage: 0,
             open: 0,
@@ -399,30 +406,6 @@ impl Worker {
         self.end_stage_if_over(view, ledger, out);
     }
 
-    /// Sends a command to all servers.
-    fn command(
-        &mut self,
-        view: &View<'_>,
-        stage: &Stage,
-        ledger: &mut Ledger,
-        out: &mut Vec<Output>,
-    ) {
-        let Stage::Command { customer, head, body, everybody } = stage else { return };
-        if self.rank == 0 || *everybody {
-            let servers: Vec<NodeId> = view.cluster.ids_of(SERVER_GROUP).unwrap_or_default();
-            let customer = &mut self.customers[*customer as usize];
-            let asked = customer.command(&servers, *head, body, Purpose::Command, out);
-            self.waits(view, asked, format!("command {head} to {servers:?}"), ledger);
-        }
-    }
-
-    fn waits(&mut self, view: &View<'_>, asked: Option<i32>, what: String, ledger: &mut Ledger) {
-        if let Some(timestamp) = asked {
-            self.open += 1;
-            ledger.wait_begun(view.process, timestamp, what);
-        }
-    }
-
     fn end_stage_if_over(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
         let pulls = self.paces.is_any_pulled();
         if self.open == 0 && !pulls {
@@ -444,6 +427,9 @@ impl Worker {
         if self.training != Some(*round) {
             self.training = Some(*round);
             self.paces.until(*round);
+        }
+        if self.config.in_step {
+            return self.iterate(view, ledger, out);
         }
         for tensor in self.paces.due(view.now) {
             let until = view.now + self.random.time(self.config.compute);

@@ -4,9 +4,11 @@
 //! mended, in both directions or in one, loudly or so that nobody notices. Knows bytes, addresses
 //! and names of connections; not what the bytes mean.
 //!
-//! `lines` has what is between the processes, `travel` what becomes of messages on their way,
+//! `lines` has what is between the processes, `cards` what shares the lines where data are cut into
+//! chunks, `travel` what becomes of messages on their way,
 //! `faults` what goes wrong on purpose, `places` who listens where.
 
+mod cards;
 mod faults;
 mod lines;
 mod places;
@@ -17,10 +19,12 @@ mod travel;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use self::cards::{Cards, ChunkStep, DueStep};
 use self::places::{Place, Places};
 use pslite_core::random::Random;
 use pslite_core::wire::{Frames, NodeId};
 
+pub use cards::{CarriedBytes, ChunkArrival, Chunks};
 pub use lines::{Edge, Rates};
 
 /// The number of a process.
@@ -51,6 +55,8 @@ pub struct NetworkConfig {
     /// sends them again and puts them in order: they, and all that follow on that connection, are
     /// late.
     pub retransmits: u32,
+    /// Kept connections share the hosts' lines chunk by chunk; else message by message.
+    pub chunks: Option<Chunks>,
 }
 
 impl NetworkConfig {
@@ -70,6 +76,7 @@ impl Default for NetworkConfig {
             repeat: 0,
             reorder: false,
             retransmits: 0,
+            chunks: None,
         }
     }
 }
@@ -164,6 +171,7 @@ enum Item {
     Down {
         connection: ConnectionId,
     },
+    Chunk(ChunkStep),
 }
 
 /// All connections and what is under way.
@@ -179,6 +187,7 @@ pub struct Network {
     /// Directions in which nothing goes, and nobody notices.
     stalls: BTreeSet<(Process, Process)>,
     lines: lines::Lines,
+    cards: Option<Cards>,
     agenda: BTreeMap<(Duration, u64), Item>,
     items: u64,
     /// All messages, and bytes of those without data.
@@ -201,6 +210,7 @@ impl Network {
             cuts: BTreeSet::new(),
             stalls: BTreeSet::new(),
             lines: lines::Lines::new(config.edge()),
+            cards: config.chunks.map(Cards::new),
             agenda: BTreeMap::new(),
             items: 0,
             sent: 0,
@@ -328,6 +338,7 @@ impl Network {
                 Item::Packet { connection, epoch, alone } => self.arrive(connection, epoch, alone),
                 Item::Up { connection, epoch } => self.come_up(now, connection, epoch),
                 Item::Down { connection } => self.channel(connection, false),
+                Item::Chunk(step) => self.chunk(now, step),
             };
             if happening.is_some() {
                 return happening;

@@ -3,8 +3,13 @@
 
 use std::time::Duration;
 
+use super::cards::FlowEnds;
 use super::lines::{Edge, Rates};
-use super::{ConnectionId, Happening, Item, Network, Process, Sealed};
+use super::{
+    CarriedBytes, ChunkArrival, ChunkStep, ConnectionId, DueStep, Happening, Item, Network,
+    Process, Sealed,
+};
+use pslite_core::wire::NodeId;
 
 /// After that time the system sends again what was not confirmed; twice as long the next time.
 const RETRANSMIT: Duration = Duration::from_millis(40);
@@ -15,7 +20,10 @@ impl Network {
     /// From now on a process has lines of these rates; without any it has no limit. What is under
     /// way keeps its time.
     pub fn set_rates(&mut self, process: Process, rates: Option<Rates>) {
-        self.lines.set_host(process, rates);
+        match &mut self.cards {
+            Some(cards) => cards.set_rates(process, rates),
+            None => self.lines.set_host(process, rates),
+        }
     }
 
     /// From now on that is between the first process and the second, in that direction; without
@@ -31,6 +39,9 @@ impl Network {
 
     pub(super) fn launch(&mut self, now: Duration, id: ConnectionId, sealed: &Sealed) {
         let Some(connection) = self.connections.get(id) else { return };
+        if connection.kept && self.cards.is_some() {
+            return self.launch_in_chunks(now, id, sealed);
+        }
         let exposed = connection.identity.is_some() && !connection.kept;
         if exposed && self.random.percent(self.config.loss) {
             self.lost += 1;
@@ -60,6 +71,67 @@ impl Network {
                 self.plan(at, Item::Packet { connection: id, epoch, alone: None });
             }
         }
+    }
+
+    /// A message of a kept connection, where those share lines chunk by chunk.
+    fn launch_in_chunks(&mut self, now: Duration, id: ConnectionId, sealed: &Sealed) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        let Some(to) = self.places.listener(connection.to) else { return };
+        connection.flying.push_back(sealed.clone());
+        let ends = FlowEnds { connection: id, epoch: connection.epoch, from: connection.from, to };
+        let bytes = sealed.data.iter().map(bytes::Bytes::len).sum();
+        let due = self.cards.as_mut().and_then(|cards| cards.send(now, ends, bytes));
+        self.plan_chunk(due);
+    }
+
+    /// Probes the link of a connection that carries nothing now, where data are cut into chunks.
+    pub fn probe(&mut self, now: Duration, id: ConnectionId) {
+        let Some(connection) = self.connections.get(id) else { return };
+        let Some(to) = self.places.listener(connection.to) else { return };
+        let ends = FlowEnds { connection: id, epoch: connection.epoch, from: connection.from, to };
+        let stands = connection.state == super::State::Up && !connection.closed;
+        let due = self.cards.as_mut().filter(|_| stands);
+        let due = due.and_then(|cards| cards.probe(now, ends));
+        self.plan_chunk(due);
+    }
+
+    fn plan_chunk(&mut self, due: Option<DueStep>) {
+        if let Some((at, step)) = due {
+            self.plan(at, Item::Chunk(step));
+        }
+    }
+
+    pub(super) fn chunk(&mut self, now: Duration, step: ChunkStep) -> Option<Happening> {
+        let cards = self.cards.as_mut()?;
+        match step {
+            ChunkStep::Left(chunk) => {
+                let from = self.connections.get(chunk.connection)?.from;
+                let edge = self.edge(chunk.connection);
+                let dues = self.cards.as_mut()?.left(now, chunk, from, edge.latency);
+                dues.into_iter().for_each(|due| self.plan_chunk(due));
+                None
+            }
+            ChunkStep::Landed(chunk) => {
+                let (ends, due) = cards.landed(now, chunk);
+                self.plan_chunk(due);
+                if ends { self.arrive(chunk.connection, chunk.epoch, None) } else { None }
+            }
+        }
+    }
+
+    /// What came in at a process since the last call, and from whom, where data are cut into
+    /// chunks.
+    pub fn take_came(&mut self, process: Process) -> Vec<(NodeId, ChunkArrival)> {
+        let came = self.cards.as_mut().map(|cards| cards.take_came(process)).unwrap_or_default();
+        let sender = |fragment: ChunkArrival| {
+            Some((self.connections.get(fragment.connection)?.identity?, fragment))
+        };
+        came.into_iter().filter_map(sender).collect()
+    }
+
+    /// What went over a connection so far, where data are cut into chunks.
+    pub fn carried(&mut self, now: Duration, id: ConnectionId) -> Option<CarriedBytes> {
+        self.cards.as_mut()?.carried(now, id)
     }
 
     /// When a message would have arrived if it were alone on its connection.
@@ -131,6 +203,9 @@ impl Network {
         connection.epoch += 1;
         connection.overdue = 0;
         let under_way = std::mem::take(&mut connection.flying);
+        if let Some(cards) = &mut self.cards {
+            cards.forget(id);
+        }
         if connection.kept {
             let later = std::mem::replace(&mut connection.queue, under_way);
             connection.queue.extend(later);
@@ -145,6 +220,9 @@ impl Network {
         let until = now + self.random.time(2 * (self.config.latency + self.config.jitter));
         for id in self.places.opened_by(process) {
             self.connections[*id].queue.clear();
+            if let Some(cards) = &mut self.cards {
+                cards.forget(*id);
+            }
         }
         let connections = &self.connections;
         let mut lost = Vec::new();

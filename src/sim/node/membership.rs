@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use super::{Node, World, native_address};
 use crate::app::{Application, Input};
 use pslite_core::cluster::{Action, Event, Level};
+use pslite_core::wire::topic::Topic;
 use pslite_core::wire::{EMPTY, Message, Node as Described, NodeId, SCHEDULER};
 
 impl<A: Application> Node<A> {
@@ -61,6 +62,7 @@ impl<A: Application> Node<A> {
             Action::NodeLost { id, reason } => {
                 self.lost.insert(id, reason.clone());
                 self.early.retain(|(message, _)| message.meta.sender != id);
+                self.measuring.iter_mut().for_each(|measuring| measuring.forget(id));
                 self.resender.iter_mut().for_each(|resender| resender.forget(id));
                 self.disconnect(world, id);
                 self.inbox.push_back(Input::NodeLost { id, reason });
@@ -79,9 +81,12 @@ impl<A: Application> Node<A> {
             // Nobody asks from outside.
             Action::Log { .. } | Action::Answer { .. } | Action::StatusAsked { .. } => {}
             Action::Record(record) => world.disk.write(record.to_bytes()),
-            Action::Policy { .. }
-            | Action::Routes { .. }
-            | Action::Overlay(_)
+            Action::Told { topic: Topic::Probe, bytes, .. } => self.asked_to_probe(world, &bytes),
+            Action::Policy { .. } | Action::Routes { .. } => {
+                self.switched(self.clock.read(world.now));
+                self.inbox.push_back(Input::Elastic(Box::new(action)));
+            }
+            Action::Overlay(_)
             | Action::Collect { .. }
             | Action::Orders { .. }
             | Action::Leave

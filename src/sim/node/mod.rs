@@ -3,8 +3,10 @@
 //! here done one after the other, in the order that the network decides.
 //!
 //! `membership` applies what the membership decides, `send` brings messages onto their connections,
-//! `peers` has those. `own_clock` is what the van's clock shows.
+//! `peers` has those. `gauge` gives what the network shows to what evaluates measurements.
+//! `own_clock` is what the van's clock shows.
 
+mod gauge;
 mod membership;
 mod own_clock;
 mod peers;
@@ -13,6 +15,9 @@ mod send;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use bytes::Bytes;
+
+pub(super) use self::gauge::Mismeasure;
 use self::own_clock::OwnClock;
 use self::peers::Peers;
 use super::app::{Application, Input, Judge, Output, View};
@@ -23,6 +28,7 @@ use super::telling::Telling;
 use super::trace::Trace;
 use pslite_core::cluster::{Cluster, ClusterConfig, Event};
 use pslite_core::delivery::{ResendConfig, Resender, Verdict};
+use pslite_core::measuring::Measuring;
 use pslite_core::wire::{Command, EMPTY, Message, NodeId, Role, SCHEDULER, decode_meta};
 
 /// The longest sleep of the thread that keeps time, as in the van.
@@ -83,6 +89,10 @@ pub(super) struct Options {
     pub(super) ignore_broken_channels: bool,
     /// Planted: its own pauses count as time in which others are silent.
     pub(super) pauses_count: bool,
+    /// It measures, and tells the scheduler.
+    pub(super) measures: bool,
+    /// Planted: what it does wrong then.
+    pub(super) mismeasures: Option<Mismeasure>,
 }
 
 /// One process.
@@ -98,6 +108,9 @@ pub(super) struct Node<A> {
     /// The native data plane, to those who have one.
     native: BTreeMap<NodeId, ConnectionId>,
     lost: BTreeMap<NodeId, String>,
+    measuring: Option<Measuring>,
+    /// Its first report, if it says nothing else.
+    first_report: Option<Bytes>,
     app: A,
     inbox: VecDeque<Input>,
     /// What came for the application before the job was known; if true, on the native data plane.
@@ -158,6 +171,8 @@ impl<A: Application> Node<A> {
             connections: Peers::default(),
             native: BTreeMap::new(),
             lost: BTreeMap::new(),
+            measuring: None,
+            first_report: None,
             app,
             inbox: VecDeque::new(),
             early: Vec::new(),
@@ -359,6 +374,7 @@ impl<A: Application> Node<A> {
         if A::TICKS {
             self.tell(world, Input::Tick);
         }
+        self.measure(world);
         self.event(world, Event::Tick);
         let deadline = self.cluster.next_deadline().unwrap_or(Duration::MAX);
         self.next_tick = deadline.clamp(now + TICK_MIN, now + TICK);

@@ -1,13 +1,14 @@
 //! The oracle of elastic jobs. It knows what workers pushed and what they were told, what each
 //! server says that it owns, and which policies there were; it knows nothing of how servers move
 //! pieces. One file for each of what must hold: `once`, `durable`, `owners`, `versions`, `waits`,
-//! `epochs`, `sums`, `samples`, `exchange`. `reference` has the values that are right.
+//! `epochs`, `sums`, `samples`, `exchange`, `placement`. `reference` has the values that are right.
 
 mod durable;
 mod epochs;
 mod exchange;
 mod once;
 mod owners;
+mod placement;
 mod progress;
 pub(super) mod reference;
 mod samples;
@@ -22,6 +23,7 @@ use self::epochs::Epochs;
 use self::exchange::Deltas;
 pub(super) use self::exchange::Exchanged;
 use self::owners::Owners;
+use self::placement::Iterations;
 use self::reference::{Plan, Reference};
 use self::samples::Samples;
 pub(super) use self::samples::Taken;
@@ -58,6 +60,8 @@ pub enum Invariant {
     Samples,
     /// Epochs and terms grow, and name one thing each.
     Grows,
+    /// Keys go to where rounds are short, and stay there.
+    Placed,
     /// The machines keep what they promise of themselves (`pslite_core::invariant`).
     Promised,
     /// A message cannot be read, or the simulation itself is wrong.
@@ -104,6 +108,8 @@ pub struct Ledger {
     sums: Sums,
     samples: Samples,
     deltas: Deltas,
+    iterations: Iterations,
+    said: Vec<String>,
     faults: Vec<Fault>,
     checked: u64,
     ahead: u64,
@@ -129,6 +135,8 @@ impl Ledger {
             sums: Sums::default(),
             samples: Samples::default(),
             deltas: Deltas::default(),
+            iterations: Iterations::default(),
+            said: Vec::new(),
             faults: Vec::new(),
             checked: 0,
             ahead: 0,
@@ -156,6 +164,16 @@ impl Ledger {
     /// The values of a pull came ahead.
     pub(super) const fn note_ahead(&mut self) {
         self.ahead += 1;
+    }
+
+    /// Somebody says something for people.
+    pub(super) fn say(&mut self, text: String) {
+        self.said.push(text);
+    }
+
+    /// What was said since the last call.
+    pub(super) fn take_said(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.said)
     }
 
     fn found(&mut self, invariant: Invariant, faults: impl IntoIterator<Item = String>) {

@@ -50,11 +50,13 @@ pub enum Scenario {
     Exchange,
     /// The same, and workers die, are taken for dead, and are started again.
     ExchangeLives,
+    /// Keys are placed by what nodes measure, over cards whose rates change.
+    Placement,
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Calm,
         Self::Moves,
         Self::Rates,
@@ -76,6 +78,7 @@ impl Scenario {
         Self::StandStill,
         Self::Exchange,
         Self::ExchangeLives,
+        Self::Placement,
     ];
 
     /// Its name, as the command line has it.
@@ -103,13 +106,14 @@ impl Scenario {
             Self::StandStill => "stand-still",
             Self::Exchange => "exchange",
             Self::ExchangeLives => "exchange-lives",
+            Self::Placement => "placement",
         }
     }
 
-    /// That which a seed stands for if none is named: all in turn, but for the last two, without
+    /// That which a seed stands for if none is named: all in turn, but for the last three, without
     /// which a seed is the job that it was.
     #[must_use]
     pub const fn of_seed(seed: u64) -> Self {
-        Self::ALL[(seed % (Self::ALL.len() as u64 - 2)) as usize]
+        Self::ALL[(seed % (Self::ALL.len() as u64 - 3)) as usize]
     }
 }
