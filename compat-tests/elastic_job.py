@@ -3,7 +3,10 @@ bench/kills.py share."""
 
 import os
 import re
+import signal
 import subprocess
+import time
+from pathlib import Path
 
 import harness
 from cases import stock_run
@@ -46,20 +49,38 @@ def reach(job, round_number):
     assert worker.wait_for(f"round {round_number}\n", 60), job.describe()
 
 
-#: Within so many rounds every worker learns of an earlier end: two seconds at least.
-NOTICE = 40
+#: Rounds that workers do after they hear of an earlier end, at least: one may be under way.
+NOTICE = 2
+
+
+def stop(worker):
+    """Holds a process, and waits until it stands still."""
+    worker.signal(signal.SIGSTOP)
+    limit = harness.patient(30)
+    while not worker.poll():
+        state = Path(f"/proc/{worker.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        if state == "T":
+            return
+        assert time.monotonic() < limit, f"{worker.name} is not stopped, but {state}"
+        time.sleep(0.001)
 
 
 def end_early(job, rounds, every):
     """What was to happen has happened: a job of `rounds` ends with the next round that is a
     multiple of `every`, of which there are few, since a result on stock is needed of each. Gives
-    its number."""
-    done = max(int(number) for worker in job.workers
-               for number in re.findall(r"^round (\d+)$", worker.output, re.M))
-    last = min(rounds, -(-(done + NOTICE) // every) * every)
-    part = job.folder / "last.part"
-    part.write_text(str(last))
-    part.rename(job.folder / "last")
+    its number. The workers stand still while it is decided: none is beyond it then."""
+    try:
+        for worker in job.workers:
+            stop(worker)
+        done = max(int(number) for worker in job.workers
+                   for number in re.findall(r"^round (\d+)$", worker.output, re.M))
+        last = min(rounds, -(-(done + NOTICE) // every) * every)
+        part = job.folder / "last.part"
+        part.write_text(str(last))
+        part.rename(job.folder / "last")
+    finally:
+        for worker in job.workers:
+            worker.signal(signal.SIGCONT)
     return last
 
 
