@@ -6,8 +6,8 @@
 //!
 //! The end of such a request waits in the queue of its customer, whose thread looks from time to
 //! time whether the call has returned. The calling thread wakes nobody: who is woken may run in
-//! its place, just before it leaves the call. Only the account of it is here: runs and sends
-//! nothing.
+//! its place, just before it leaves the call. This file only keeps the account; it runs no end and
+//! sends nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
