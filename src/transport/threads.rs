@@ -3,20 +3,47 @@
 //! libzmq ends the process if the system gives it no thread (`thread.cpp`), so it is asked before.
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
-use std::thread::Builder;
+use std::thread::{Builder, sleep};
+use std::time::Duration;
 
-/// Returns if so many threads can be there at the same time, beside those that there are.
+use nix::unistd::gettid;
+
+/// How often, and how many times at most, a look at a thread that ended tells whether the system
+/// still counts it: a second in all.
+const LOOK: Duration = Duration::from_millis(1);
+const LOOKS: usize = 1000;
+
+/// Returns if so many threads can be there at the same time, beside those that there are. The
+/// system counts none of those that were started to find out.
 ///
 /// # Errors
 /// The system gave one less; the text says what to do.
 pub(crate) fn make_sure_of(count: usize) -> io::Result<()> {
+    let Started { tasks, error } = start_and_end(count);
+    tasks.iter().for_each(|task| wait_until_gone(task));
+    error.map_or(Ok(()), |why| Err(refused(count, &why)))
+}
+
+/// What came of an attempt to start some threads at the same time.
+struct Started {
+    /// The entries in `/proc` of those that were started. They were joined.
+    tasks: Vec<PathBuf>,
+    /// The first refusal.
+    error: Option<io::Error>,
+}
+
+fn start_and_end(count: usize) -> Started {
     // While it is held, all of them are there.
     let gate = Arc::new(RwLock::new(()));
     let held = gate.write();
     let start = |_| {
         let gate = Arc::clone(&gate);
-        let work = move || drop(gate.read());
+        let work = move || {
+            drop(gate.read());
+            PathBuf::from(format!("/proc/self/task/{}", gettid()))
+        };
         Builder::new().name("pslite-room".to_owned()).spawn(work)
     };
     let mut threads = Vec::with_capacity(count);
@@ -28,11 +55,20 @@ pub(crate) fn make_sure_of(count: usize) -> io::Result<()> {
         }
     }
     drop(held);
-    for thread in threads {
-        // It does nothing that could panic.
-        let _ = thread.join();
+    // They do nothing that could panic.
+    let tasks = threads.into_iter().filter_map(|thread| thread.join().ok()).collect();
+    Started { tasks, error }
+}
+
+/// The system wakes who joins a thread before it takes the thread off what the limits count
+/// (`release_task` of Linux). A thread that is started in between may be refused.
+fn wait_until_gone(task: &Path) {
+    for _ in 0..LOOKS {
+        if !task.exists() {
+            return;
+        }
+        sleep(LOOK);
     }
-    error.map_or(Ok(()), |why| Err(refused(count, &why)))
 }
 
 fn refused(count: usize, why: &io::Error) -> io::Error {
@@ -48,6 +84,18 @@ fn refused(count: usize, why: &io::Error) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Without the wait, some of so many were still there.
+    #[test]
+    fn no_thread_that_was_started_to_find_out_is_there_afterwards() {
+        for _ in 0..200 {
+            let Started { tasks, error } = start_and_end(2);
+            assert!(error.is_none() && tasks.len() == 2, "{error:?}, {tasks:?}");
+            tasks.iter().for_each(|task| wait_until_gone(task));
+            let there: Vec<_> = tasks.iter().filter(|task| task.exists()).collect();
+            assert!(there.is_empty(), "{there:?}");
+        }
+    }
 
     #[test]
     fn a_few_threads_are_there_and_go_again() {
