@@ -9,8 +9,8 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use half::{bf16, f16};
+use pslite::elements::{Buffer, Dtype, kernels};
 use pslite::values::compression::TwoBit;
-use pslite::values::{Buffer, Dtype, kernels};
 
 /// Bytes of the side that is changed: in the second-level cache, and out of every cache.
 const SIZES: [usize; 2] = [128 << 10, 64 << 20];

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 use std::{env, fs};
 
-use pslite::store::optimizer::{Gradient, Optimizer, State};
-use pslite::store::pickle::{Object, Value};
+use pslite::optimizers::pickle::{Object, Value};
+use pslite::optimizers::{Gradient, Optimizer, State};
 use pslite::values::{Buffer, Dtype};
 
 fn main() {

@@ -7,7 +7,7 @@
 use std::fmt::Write;
 use std::io::{self, Read};
 
-use pslite::store::pickle::{self, Value};
+use pslite::optimizers::pickle::{self, Value};
 
 fn main() -> io::Result<()> {
     let mut input = Vec::new();

@@ -13,7 +13,7 @@ const ALLOWED: [(&str, &str); 13] = [
     ("core/values/spaces.rs", "the caller gave a key that is too large, by that number"),
     ("core/kv/routes.rs", "a broken promise, for whoever mends pslite"),
     ("core/kv/flights/order.rs", "likewise"),
-    ("core/store/optimizer/error.rs", "the application's number; whoever refuses says whose it is"),
+    ("optimizers/error.rs", "the application's number; whoever refuses says whose it is"),
     ("core/cluster/claimed.rs", "a broken promise"),
     ("core/cluster/order_book.rs", "a broken promise"),
     ("core/cluster/validate.rs", "a broken promise"),

@@ -1,7 +1,7 @@
 //! The pickle reader: no bytes may make it panic, recurse without end, or take much memory; what it
 //! reads is within its bounds and has known classes only.
 
-use pslite_core::store::pickle::{self, Value, reader};
+use pslite_optimizers::pickle::{self, Value, reader};
 
 /// Whether the bytes were read, and not refused.
 pub(crate) fn check(data: &[u8]) -> bool {

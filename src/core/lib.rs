@@ -1,4 +1,5 @@
-//! What pslite knows and decides: bytes, values, and the state machines of a job.
+//! What pslite knows and decides: bytes, values, and the state machines of a job. Below it are the
+//! crates `elements` (what tensors are made of) and `optimizers` (how a gradient updates them).
 //!
 //! Rooms, from the bottom up (an arrow between rooms points down only; `docs/design.md`):
 //!

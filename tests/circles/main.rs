@@ -18,7 +18,9 @@ use std::path::Path;
 use rooms::{Circle, circles_of};
 
 /// The roots of all crates.
-const CRATES: [&str; 8] = [
+const CRATES: [&str; 10] = [
+    "src/elements/lib.rs",
+    "src/optimizers/lib.rs",
     "src/core/lib.rs",
     "src/observe/lib.rs",
     "src/transport/lib.rs",

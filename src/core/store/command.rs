@@ -2,10 +2,11 @@
 
 pub use super::head::Head;
 
+use pslite_optimizers::Optimizer;
+use pslite_optimizers::pickle;
+
 use super::error::StoreError;
 use super::name::Customer;
-use super::optimizer::Optimizer;
-use super::pickle;
 use super::state::Store;
 use crate::values::{SHARED, Space};
 use crate::wire::NodeId;

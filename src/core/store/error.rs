@@ -1,12 +1,12 @@
 //! What the store refuses, and why. The text travels to the worker that asked.
 
+use pslite_elements::kernels::KernelError;
+use pslite_optimizers::OptimizerError;
 use thiserror::Error;
 
-use super::optimizer::OptimizerError;
 use crate::keys::KeyName;
 use crate::values::Dtype;
 use crate::values::compression::CompressionError;
-use crate::values::kernels::KernelError;
 use crate::values::kind::UnknownKind;
 use crate::values::sum::SumError;
 use crate::wire::Key;

@@ -15,11 +15,12 @@ mod exchanging;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use pslite_optimizers::Optimizer;
+use pslite_optimizers::pickle::{Object, Value};
+
 pub(super) use self::exchanging::Exchanging;
 use super::contribution::Pushes;
 use super::error::StoreError;
-use super::optimizer::Optimizer;
-use super::pickle::{Object, Value};
 use super::state::{At, Store};
 use crate::keys::KeyName;
 use crate::store::Sum;

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 
+use pslite_optimizers::Optimizer;
+
 use super::marks::is_later;
 use super::name::Customer;
-use super::optimizer::Optimizer;
 use crate::wire::NodeId;
 
 /// Former optimizers that are kept, for copies of what a server owns that has not heard of the

@@ -20,19 +20,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use pslite_elements::precision;
+use pslite_optimizers::pickle;
+use pslite_optimizers::{Gradient, Optimizer, State};
 
 use self::arithmetic::{add, is_finite, subtract};
 use self::program::Known;
 use super::command::Head;
 use super::error::StoreError;
 use super::limits::TENSORS_MAX;
-use super::optimizer::{Gradient, Optimizer, State};
-use super::pickle;
 use super::view::View;
 use crate::keys::KeyName;
 use crate::values::compression::Compression;
 use crate::values::value::Value;
-use crate::values::{Buffer, Dtype, precision};
+use crate::values::{Buffer, Dtype};
 use crate::wire::Key;
 use crate::wire::exchange::ExchangeSpec;
 

@@ -28,10 +28,8 @@ mod modes;
 mod mxnet;
 mod name;
 pub mod opaque;
-pub mod optimizer;
 mod outbound;
 mod parked;
-pub mod pickle;
 #[cfg(test)]
 pub(crate) mod pickled_tests;
 pub mod profile;

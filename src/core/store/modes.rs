@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use pslite_optimizers::Optimizer;
+
 use super::error::StoreError;
 use super::generations::Generations;
-use super::optimizer::Optimizer;
 use crate::values::compression::Compression;
 use crate::values::{Dtype, SHARED, Space};
 use crate::wire::{Meta, NodeId};

@@ -1,11 +1,12 @@
 //! What MXNet's workers send, and what they get. The live comparison with MXNet's own server is in
 //! compat-tests.
 
+use pslite_optimizers::Optimizer;
+use pslite_optimizers::pickle::{Object, Value};
+
 use super::*;
 use crate::keys::KeyName;
 use crate::store::StoreConfig;
-use crate::store::optimizer::Optimizer;
-use crate::store::pickle::{Object, Value};
 use crate::values::kind::command_of;
 use crate::wire::NodeId;
 use crate::wire::elastic::Placed;

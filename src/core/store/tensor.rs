@@ -4,15 +4,17 @@
 
 use std::ops::Range;
 
+use pslite_elements::precision;
+use pslite_optimizers::State;
+
 use super::contribution::Pushes;
 use super::error::StoreError;
 use super::marks::Marks;
 use super::name::Name;
-use super::optimizer::State;
 use super::round::Round;
 use crate::store::Sum;
 use crate::values::value::Value;
-use crate::values::{Allocator, Buffer, Dtype, precision};
+use crate::values::{Allocator, Buffer, Dtype};
 use crate::wire::trees::Ticket;
 use crate::wire::{EMPTY, NodeId};
 

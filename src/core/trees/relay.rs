@@ -11,13 +11,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use pslite_elements::precision;
 use smallvec::SmallVec;
 
 use super::names::{is_of, name_of};
 use super::{Found, Table, Trees};
 use crate::values::kind::{RequestKind, kind_of};
 use crate::values::sum::{Addend, Sum, SumError};
-use crate::values::{Buffer, Dtype, KvPairs, key_at, precision};
+use crate::values::{Buffer, Dtype, KvPairs, key_at};
 use crate::wire::elastic::Placed;
 use crate::wire::trees::{Hop, HopKind, Overlay, PushName, Ticket};
 use crate::wire::{Key, Meta, NodeId};

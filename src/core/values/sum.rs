@@ -1,10 +1,11 @@
 //! What one push brings to a sum (an addend), and the sum of several.
 
 use bytes::Bytes;
+use pslite_elements::kernels::KernelError;
+use pslite_elements::{kernels, precision};
 
-use super::kernels::KernelError;
 use super::value::Value;
-use super::{Allocator, Buffer, Dtype, kernels, precision};
+use super::{Allocator, Buffer, Dtype};
 use crate::wire::NodeId;
 
 /// Why addends cannot be summed.

@@ -221,7 +221,7 @@ pub struct Transfer {
     /// The second data frame after the key is a master copy.
     #[prost(bool, tag = "11")]
     pub has_master: bool,
-    /// What the optimizer keeps, if anything: the sender's own encoding (`store::optimizer`).
+    /// What the optimizer keeps, if anything: the sender's own encoding (`optimizers`).
     #[prost(bytes = "bytes", optional, tag = "12")]
     pub state: Option<Bytes>,
     /// `Cut`: where, in ascending order.

@@ -60,8 +60,8 @@ impl Rule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pslite_core::store::optimizer::Optimizer;
-    use pslite_core::store::pickle;
+    use pslite_optimizers::Optimizer;
+    use pslite_optimizers::pickle;
 
     #[test]
     fn the_store_reads_them() {

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use pslite_optimizers::Optimizer;
 
 use super::limits::COMMANDS_MAX;
 use super::settings::Settings;
@@ -17,7 +18,6 @@ use crate::store::generations::Sent;
 use crate::store::head::Head;
 use crate::store::modes::space_of;
 use crate::store::name::Customer;
-use crate::store::optimizer::Optimizer;
 use crate::store::outbound::{Outbound, Outgoing, done, refused};
 use crate::store::state::Store;
 use crate::wire::elastic::{Mark, Transfer, TransferKind};

@@ -4,12 +4,12 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use pslite_optimizers::Optimizer;
 
 use super::kept::{Copy, Leaving};
 use super::moves::may_be_cut;
 use super::state::Elastic;
 use crate::store::changes::News;
-use crate::store::optimizer::Optimizer;
 use crate::store::outbound::Outbound;
 use crate::store::state::{At, Store};
 use crate::store::tensor::{ALIGN, Copied, Layout, Piece};

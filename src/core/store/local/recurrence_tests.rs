@@ -6,10 +6,10 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use half::f16;
+use pslite_optimizers::pickle::Value as Pickled;
 
 use super::tests::{bytes, optimizer};
 use super::*;
-use crate::store::pickle::Value as Pickled;
 use crate::store::{Answer, Store, StoreConfig};
 use crate::training::exchange::{Exchange, Push, Turn, spec};
 use crate::values::kind::{RequestKind, command_of};

@@ -1,9 +1,9 @@
 //! What a worker keeps of a tensor, by itself.
 
 use half::f16;
+use pslite_optimizers::pickle::{Object, Value as Pickled};
 
 use super::*;
-use crate::store::pickle::{Object, Value as Pickled};
 use crate::wire::exchange::{ExchangeMode, OuterRule};
 
 pub(super) fn spec(sections: u32, keep: bool, waits: bool) -> ExchangeSpec {

@@ -2,12 +2,12 @@
 //! what the store may.
 
 use bytes::Bytes;
+use pslite_optimizers::{Gradient, Optimizer};
 
 use super::asks;
 use crate::store::contribution::{Contribution, Pushes};
 use crate::store::elastic::{Asked, RoundDone, Shipped};
 use crate::store::error::StoreError;
-use crate::store::optimizer::{Gradient, Optimizer};
 use crate::store::outbound::{Answer, Outbound, done, refused};
 use crate::store::round::{Complete, Quorum};
 use crate::store::state::{At, Store};

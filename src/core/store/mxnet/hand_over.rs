@@ -2,10 +2,10 @@
 //! and what it gets. May touch what the store may.
 
 use bytes::Bytes;
+use pslite_optimizers::Optimizer;
 
 use crate::keys::KeyName;
 use crate::store::error::StoreError;
-use crate::store::optimizer::Optimizer;
 use crate::store::stalls::Stalls;
 use crate::store::state::Store;
 use crate::store::tensor::{Layout, Piece, Tensor};

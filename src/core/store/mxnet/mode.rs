@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
+use pslite_optimizers::Optimizer;
+
 use crate::store::error::StoreError;
-use crate::store::optimizer::Optimizer;
 use crate::store::state::Store;
 use crate::store::tensor::Piece;
 use crate::values::compression::Compression;

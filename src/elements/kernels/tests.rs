@@ -4,7 +4,7 @@ use half::{bf16, f16};
 use proptest::prelude::*;
 
 use super::*;
-use crate::values::Buffer;
+use crate::Buffer;
 
 /// The bits of a sum, by a plain loop. What a sum of NaNs looks like is not said.
 fn plain(dtype: Dtype, left: &[u8], right: &[u8]) -> Vec<u8> {
@@ -169,7 +169,7 @@ fn wrong_lengths_change_nothing() {
 /// server sums halves as floats and rounds once, at the end.
 #[test]
 fn sums_are_those_of_mxnets_server() {
-    let lines = include_str!("../../../../compat-tests/data/sums.txt").lines();
+    let lines = include_str!("../../../compat-tests/data/sums.txt").lines();
     let mut tried = Vec::new();
     for line in lines {
         let fields: Vec<&str> = line.split(' ').collect();

@@ -1,5 +1,7 @@
 //! The list of optimizers, and the way from one value of [`Method`] to the code of its class.
 
+use pslite_elements::Dtype;
+
 use super::OptimizerError;
 use super::adagrad::{AdaGrad, GroupAdaGrad};
 use super::adam::Adam;
@@ -19,7 +21,6 @@ use super::rmsprop::RmsProp;
 use super::rule::{NUMBERS, Passing, Rule, Sparse, UpdateStep};
 use super::sgd::Sgd;
 use super::signum::Signum;
-use crate::values::Dtype;
 
 /// Where the classes of MXNet's optimizers live.
 const MODULES: [&str; 2] = ["mxnet.optimizer.optimizer.", "mxnet.optimizer.contrib."];

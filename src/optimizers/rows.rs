@@ -1,10 +1,11 @@
 //! Updates with row_sparse gradients.
 
+use pslite_elements::{Buffer, Dtype};
+
 use super::formula::{MOST_TENSORS, UpdateSlices};
 use super::number::{Half, Number};
 use super::rule::{Sparse, UpdateStep};
 use super::{Optimizer, OptimizerError, State, views};
-use crate::values::{Buffer, Dtype};
 
 /// Row numbers, their values, elements of a row.
 pub(super) type Rows<'a> = (&'a [i64], &'a Buffer, usize);

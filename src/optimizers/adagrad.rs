@@ -1,6 +1,8 @@
 //! AdaGrad, and GroupAdaGrad with one history for each row. Their state is float32, and so must the
 //! weights be.
 
+use pslite_elements::Dtype;
+
 use super::OptimizerError;
 use super::arrays::{ClipBounds, scalar};
 use super::attributes::Attributes;
@@ -8,7 +10,6 @@ use super::decimal::parameter;
 use super::formula::{Formula, UpdateSlices, apply};
 use super::number::Number;
 use super::rule::{Rule, Sparse, UpdateStep};
-use crate::values::Dtype;
 
 /// Why rows are refused.
 const WITHOUT_DECAY: &str = "with a weight decay, which its update of rows lacks; use wd=0";

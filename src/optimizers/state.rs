@@ -1,9 +1,10 @@
 //! What an optimizer keeps for a key: tensors, a master copy, counts.
 
+use pslite_elements::{Buffer, Dtype};
+
 use super::OptimizerError;
 use super::rule::NUMBERS;
 use super::schedule::ScheduleProgress;
-use crate::values::{Buffer, Dtype};
 
 /// The name under which the float32 master copy of float16 weights is exported.
 pub(super) const MASTER: &str = "master";
@@ -51,7 +52,7 @@ impl State {
 
     /// The state of some of the elements. Its tensors have an element for each of the key's, as
     /// every update checks.
-    pub(in crate::store) fn part(&self, elements: std::ops::Range<usize>) -> Self {
+    pub fn part(&self, elements: std::ops::Range<usize>) -> Self {
         let part = |tensor: &Buffer, of: Dtype| {
             Buffer::copy_of(&tensor.bytes()[elements.start * of.size()..elements.end * of.size()])
         };

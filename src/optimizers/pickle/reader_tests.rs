@@ -1,5 +1,5 @@
 use super::*;
-use crate::store::pickle::Object;
+use crate::pickle::Object;
 
 fn text(text: &str) -> Value {
     Value::Text(text.into())

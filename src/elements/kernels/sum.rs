@@ -8,7 +8,7 @@ use pulp::Arch;
 
 use super::convert::{BLOCK, read_f16};
 use super::{KernelError, check_length};
-use crate::values::Dtype;
+use crate::Dtype;
 
 /// A number that adds as in C.
 trait Adds: Pod {

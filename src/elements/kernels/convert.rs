@@ -4,7 +4,7 @@ use half::f16;
 use half::slice::HalfFloatSliceExt;
 
 use super::{KernelError, check_length};
-use crate::values::Dtype;
+use crate::Dtype;
 
 /// Elements that are converted at a time by calls: two blocks of floats stay in the first-level
 /// cache.

@@ -1,7 +1,8 @@
 //! What can be wrong with an optimizer or an update.
 
+use pslite_elements::Dtype;
+
 use super::classes::CLASSES;
-use crate::values::Dtype;
 
 /// Why an optimizer is refused, or an update cannot be done.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

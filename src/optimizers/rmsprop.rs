@@ -1,13 +1,14 @@
 //! RMSProp, plain and centered (`rmsprop_update`, `rmspropalex_update`). Its state is float32, and
 //! so must the weights be.
 
+use pslite_elements::Dtype;
+
 use super::OptimizerError;
 use super::attributes::Attributes;
 use super::decimal::parameter;
 use super::formula::{Formula, UpdateSlices, apply};
 use super::number::Number;
 use super::rule::{Rule, UpdateStep};
-use crate::values::Dtype;
 
 /// RMSProp's parameters.
 #[derive(Debug, Clone, PartialEq)]

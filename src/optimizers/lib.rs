@@ -5,7 +5,11 @@
 //! threads at once, in any order, and moved between servers, and the result is the same. It is
 //! equal to that of MXNet's `Updater` bit for bit, or as near as docs/optimizers.md says.
 //!
-//! Pure like all of the store: no I/O, no clock, no randomness.
+//! `pickle` reads what the workers sent, without running any of it.
+//!
+//! Pure: bytes and elements in, elements out. Knows `elements` and nothing of keys, wires or
+//! stores; must not do I/O, read a clock, draw random numbers or start threads.
+#![forbid(unsafe_code)]
 
 mod adagrad;
 mod adam;
@@ -24,6 +28,7 @@ mod method;
 mod nadam;
 mod nag;
 mod number;
+pub mod pickle;
 mod rates;
 mod rmsprop;
 mod rows;
@@ -36,16 +41,17 @@ mod state_codec;
 
 use std::array;
 
+use pslite_elements::{Buffer, Dtype};
+
 use self::attributes::{Attributes, MOST_UPDATES};
 use self::classes::CLASSES;
 use self::formula::{MOST_TENSORS, UpdateSlices};
 use self::lars::sum_of_squares;
 use self::method::Method;
 use self::number::{Half, Number};
+use self::pickle::Value;
 use self::rates::Common;
 use self::rule::{Sparse, UpdateStep};
-use super::pickle::Value;
-use crate::values::{Buffer, Dtype};
 
 pub use self::error::OptimizerError;
 pub use self::state::State;
@@ -146,14 +152,14 @@ impl Optimizer {
     /// The same one for gradients that are to be multiplied by a factor: one more of
     /// `rescale_grad`.
     #[must_use]
-    pub(in crate::store) fn scaled(mut self, factor: f64) -> Self {
+    pub fn scaled(mut self, factor: f64) -> Self {
         self.common.scale(factor);
         self
     }
 
     /// A key's weights have become others, and not by an update: the state that goes by what they
     /// were follows.
-    pub(in crate::store) fn swapped(&self, state: &mut State, weight: &Buffer) {
+    pub fn swapped(&self, state: &mut State, weight: &Buffer) {
         if self.method.begins_with_weights()
             && let Some(tensor) = state.tensors.first_mut()
         {

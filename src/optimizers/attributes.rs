@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use super::OptimizerError;
-use crate::store::pickle::{Object, Value};
+use crate::pickle::{Object, Value};
 
 /// The most updates of a key that anybody believes in; bounds the work of a scheduler that catches
 /// up.

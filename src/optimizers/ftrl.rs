@@ -1,12 +1,13 @@
 //! Follow the regularised leader (`ftrl_update`). Its state is float32, and so must the weights be.
 
+use pslite_elements::Dtype;
+
 use super::OptimizerError;
 use super::attributes::Attributes;
 use super::decimal::parameter;
 use super::formula::{Formula, UpdateSlices, apply};
 use super::number::Number;
 use super::rule::{Rule, Sparse, UpdateStep};
-use crate::values::Dtype;
 
 /// Ftrl's parameters.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,12 +1,13 @@
 //! What makes one optimizer differ from another.
 
+use pslite_elements::Dtype;
+
 use super::OptimizerError;
 use super::attributes::Attributes;
 use super::decimal::{list_element, parameter};
 use super::formula::UpdateSlices;
 use super::number::Number;
 use super::rates::Common;
-use crate::values::Dtype;
 
 /// Numbers that an optimizer may keep for a key.
 pub(super) const NUMBERS: usize = 2;

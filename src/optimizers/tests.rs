@@ -1,7 +1,7 @@
 //! What holds without MXNet at hand; compat-tests/test_optimizers.py compares with it.
 
 use super::*;
-use crate::store::pickle::Object;
+use crate::pickle::Object;
 
 fn object(class: &str, attributes: &[(&str, Value)]) -> Value {
     let attributes = attributes.iter().map(|(name, value)| ((*name).into(), value.clone()));

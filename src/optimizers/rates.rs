@@ -7,7 +7,7 @@ use super::OptimizerError;
 use super::attributes::{Attributes, MOST_UPDATES, integer, number};
 use super::decimal::parameter;
 use super::schedule::{Schedule, ScheduleProgress};
-use crate::store::pickle::Value;
+use crate::pickle::Value;
 
 /// The attributes of MXNet's base class `Optimizer`.
 #[derive(Debug, Clone, PartialEq)]

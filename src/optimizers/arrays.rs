@@ -1,13 +1,14 @@
 //! Optimizers that MXNet writes in Python with operations on whole arrays: DCASGD, AdaDelta, Adamax
 //! and Test. Every operation rounds to the element type, and so does every formula here.
 
+use pslite_elements::Dtype;
+
 use super::OptimizerError;
 use super::attributes::Attributes;
 use super::decimal::{double_parameter, parameter};
 use super::formula::{Formula, UpdateSlices, apply};
 use super::number::Number;
 use super::rule::{Rule, Sparse, UpdateStep};
-use crate::values::Dtype;
 
 /// A number in an operation with an array.
 pub(super) fn scalar<T: Number>(value: f64) -> T {

@@ -6,7 +6,7 @@ use bytemuck::Pod;
 use super::{Buffer, Dtype, kernels};
 
 /// The elements as float32.
-pub(crate) fn to_f32(dtype: Dtype, from: &[u8]) -> Buffer {
+pub fn to_f32(dtype: Dtype, from: &[u8]) -> Buffer {
     let mut into = Buffer::zeroed(from.len() / dtype.size() * size_of::<f32>());
     let floats = into.elements_mut::<f32>();
     match dtype {
@@ -30,7 +30,7 @@ fn each<T: Pod>(into: &mut [f32], from: &[u8], convert: impl Fn(T) -> f32) {
 }
 
 /// The float32 elements in a value's own type, as C converts them.
-pub(crate) fn from_f32(from: &Buffer, dtype: Dtype, into: &mut Buffer) {
+pub fn from_f32(from: &Buffer, dtype: Dtype, into: &mut Buffer) {
     let from = from.elements::<f32>();
     match dtype {
         Dtype::F16 => {

@@ -8,7 +8,7 @@
 
 use super::OptimizerError;
 use super::attributes::{Attributes, MOST_UPDATES, integer};
-use crate::store::pickle::{Object, Value};
+use crate::pickle::{Object, Value};
 
 /// A scheduler as the worker sent it.
 #[derive(Debug, Clone, PartialEq)]

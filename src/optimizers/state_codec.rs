@@ -3,12 +3,12 @@
 //! whatever else comes is an error. Pure: must not trust a length.
 
 use bytes::Bytes;
+use pslite_elements::{Allocator, Buffer, Dtype};
 
 use super::attributes::MOST_UPDATES;
 use super::rule::NUMBERS;
 use super::schedule::ScheduleProgress;
 use super::{Optimizer, OptimizerError, State};
-use crate::values::{Allocator, Buffer, Dtype};
 
 /// All of a state but its tensors.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -43,7 +43,7 @@ struct RateProgress {
 
 impl State {
     /// The numbers, and the tensors in the order in which [`Optimizer::read_state`] wants them.
-    pub(in crate::store) fn write(&self) -> (Bytes, impl Iterator<Item = &Buffer>) {
+    pub fn write(&self) -> (Bytes, impl Iterator<Item = &Buffer>) {
         let numbers = Numbers {
             dtype: self.dtype as i32,
             names: self.names.iter().map(ToString::to_string).collect(),
@@ -61,7 +61,7 @@ impl State {
     }
 
     /// The same, for who needs the state no more.
-    pub(in crate::store) fn into_written(self) -> (Bytes, Vec<Buffer>) {
+    pub fn into_written(self) -> (Bytes, Vec<Buffer>) {
         let (numbers, _) = self.write();
         (numbers, self.tensors.into_iter().chain(self.master).collect())
     }
@@ -72,7 +72,7 @@ impl Optimizer {
     ///
     /// # Errors
     /// It is malformed, or none that this optimizer would have written.
-    pub(in crate::store) fn read_state(
+    pub fn read_state(
         &self,
         dtype: Dtype,
         elements: usize,
