@@ -26,7 +26,7 @@ const ROOMS: [(&str, &[&str]); 19] = [
     ("measuring", &["kv", "placement", "wire"]),
     ("training", &["text", "wire", "invariant", "random", "lives"]),
     ("scheduler", &["cluster", "keys", "placement", "random", "text", "trees", "values", "wire"]),
-    ("worker", &["wire", "values", "kv", "store", "training", "invariant"]),
+    ("worker", &["wire", "values", "kv", "trees", "store", "training", "invariant"]),
 ];
 
 /// The rooms of `node`, from the bottom up, and what each may name: only rooms before it. A room is

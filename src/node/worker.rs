@@ -1,26 +1,27 @@
 //! The side of a customer that asks: its requests, where their answers go, and the threads that
-//! wait for their ends. Every customer has this side; only a KVWorker's assembles values. `kv`
-//! decides what is counted and assembled; here are the locks. Must not name the side that serves.
+//! wait for their ends. Every customer has this side; only a KVWorker's assembles values.
+//! `core::worker` decides ([`WorkerSide`]); here are the locks, and what it says is done. Must not
+//! name the side that serves.
 
 mod ahead;
 mod asking;
 mod calls;
 mod commands;
 mod exchange;
-mod flights;
 mod landed;
+mod moving;
 mod oldest;
+mod outputs;
 mod own_keys;
 mod parts;
 mod program;
 mod responses;
-mod trees;
+
 mod waiting;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 
-use self::ahead::EndedAhead;
 use self::calls::Calls;
 use self::exchange::Here;
 use self::oldest::OldestWatch;
@@ -30,15 +31,12 @@ use crate::error::{NodeError, Result};
 use crate::landing::{Landings, PullSink};
 use crate::running::NodeRef;
 use crate::sync::lock;
-use pslite_core::kv::commands::Commands;
-use pslite_core::kv::flights::Flights;
-use pslite_core::kv::rounds::{Round, Rounds};
-use pslite_core::kv::worker::Response;
-use pslite_core::kv::{Failure, FailureKind, Finished, RequestError, WorkerRequests};
-use pslite_core::trees::{Relay, Step};
-use pslite_core::values::{KeyRange, KeySpace, KvPairs};
-use pslite_core::wire::{DataType, Devices, Key, NodeId};
-use pslite_observe::{MessageKind, Traffic};
+use pslite_core::kv::rounds::Round;
+use pslite_core::kv::{Failure, FailureKind, Finished, RequestError};
+use pslite_core::values::{KeySpace, KvPairs};
+use pslite_core::wire::{DataType, Devices, Key};
+use pslite_core::worker::WorkerSide;
+use pslite_observe::Traffic;
 
 /// The end of a request.
 pub type Done = Box<dyn FnOnce(Result<()>) + Send>;
@@ -93,30 +91,16 @@ pub(crate) struct WorkerCustomer {
 }
 
 struct Requests {
-    requests: WorkerRequests<Payload>,
+    side: WorkerSide<Payload>,
     /// Bytes of one value, if this is a KVWorker.
     value_size: Option<usize>,
     waiters: Waiters,
-    ranges: Vec<KeyRange>,
     /// Where the times of responses are counted.
     traffic: Option<Arc<Traffic>>,
-    /// Which parts of requests are where, if keys may move in this job.
-    flights: Option<Flights>,
-    /// What this worker sums and passes on, where rounds go along trees.
-    relay: Option<Relay>,
-    /// What the relay did when this worker began to follow trees, and is to be done yet.
-    owed: Vec<Step>,
-    /// The values of pulls that came ahead, and whose turn has not come.
-    ended_ahead: EndedAhead,
     /// The local model, if it answers.
     here: Here,
     /// Pulls go to the servers, also where the local model answers.
     global: bool,
-    /// What was commanded, if servers may come and go in this job.
-    commands: Commands,
-    rounds: Rounds,
-    /// Rounds that are over and not reported yet.
-    measured: Vec<Round>,
 }
 
 impl Requests {
@@ -125,21 +109,7 @@ impl Requests {
         if !self.traffic.as_ref().is_some_and(|known| Arc::ptr_eq(known, traffic)) {
             self.traffic = Some(Arc::clone(traffic));
         }
-        self.requests.note_asked(timestamp, traffic.now());
-    }
-
-    /// Takes an answer to a request. Returns the end of the request, if it was the last answer.
-    fn answered(
-        &mut self,
-        (timestamp, sender, kind): (i32, NodeId, MessageKind),
-        response: Response<'_>,
-    ) -> Option<Finished<Payload>> {
-        if let Some(traffic) = &self.traffic
-            && let Some(asked) = self.requests.tracker().asked(timestamp, sender)
-        {
-            traffic.answered(sender, kind, asked);
-        }
-        self.requests.on_response(timestamp, sender, response)
+        self.side.note_asked(timestamp, traffic.now());
     }
 }
 
@@ -157,20 +127,12 @@ impl WorkerCustomer {
         Self {
             base,
             requests: Mutex::new(Requests {
-                requests: WorkerRequests::new(),
+                side: WorkerSide::default(),
                 value_size: None,
                 waiters: Waiters::default(),
-                ranges: Vec::new(),
                 traffic: None,
-                flights: None,
-                relay: None,
-                owed: Vec::new(),
-                ended_ahead: EndedAhead::new(),
                 here: Here::default(),
                 global: false,
-                commands: Commands::default(),
-                rounds: Rounds::default(),
-                measured: Vec::new(),
             }),
             calls: Calls::default(),
             landings: Arc::default(),
@@ -198,7 +160,7 @@ impl WorkerCustomer {
 
     /// The rounds finished since the last call.
     pub(crate) fn take_rounds(&self) -> Vec<Round> {
-        std::mem::take(&mut lock(&self.requests).measured)
+        lock(&self.requests).side.take_rounds()
     }
 
     /// True if parts of requests wait to be sent. True once for each time that they began to wait.
@@ -251,13 +213,10 @@ impl WorkerCustomer {
         }
         done(result);
         let mut state = lock(&self.requests);
-        if let Some(flights) = &mut state.flights {
-            flights.forget(ts); // Some of a request that failed may be under way.
-        }
         if let Some(failure) = failure {
-            state.requests.fail(ts, failure);
+            state.side.requests_mut().fail(ts, failure);
         }
-        state.requests.complete(ts);
+        state.side.complete(ts);
         self.tell_waiters(state);
     }
 }

@@ -56,7 +56,13 @@ impl MessageKind {
     /// The kind of a request, or of the one that a response belongs to.
     #[must_use]
     pub const fn of_request(meta: &Meta) -> Self {
-        match (meta.simple_app, meta.push, meta.pull) {
+        Self::of_flags(meta.simple_app, meta.push, meta.pull)
+    }
+
+    /// Of a request that is a command, or brings values there, or back.
+    #[must_use]
+    pub const fn of_flags(command: bool, push: bool, pull: bool) -> Self {
+        match (command, push, pull) {
             (true, _, _) => Self::Command,
             (false, true, true) => Self::PushPull,
             (false, true, false) => Self::Push,

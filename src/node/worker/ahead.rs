@@ -1,18 +1,13 @@
 //! Pulls whose values came with the answers to pushes (`kv`, values ahead): nobody is asked, and
 //! the request ends on the customer's turn as any other. May touch the customer and its queue.
 
-use std::collections::BTreeMap;
-
 use super::WorkerCustomer;
 use crate::delivery::Delivery;
 use crate::landing::LANDS_MIN;
 use crate::running::NodeRef;
 use crate::sync::lock;
-use pslite_core::kv::flights::AheadSlice;
 use pslite_core::wire::Meta;
-
-/// The values of pulls whose turn has not come yet, by timestamp.
-pub(super) type EndedAhead = BTreeMap<i32, Vec<AheadSlice>>;
+use pslite_core::worker::WorkerOutput;
 
 /// The longest values that pushes ask for. Where every connection is fast, long values that are
 /// asked for by a pull are received into the application's memory; those that come ahead would be
@@ -31,19 +26,13 @@ impl WorkerCustomer {
 
     /// The turn of a pull whose values came ahead.
     pub(crate) fn ahead(&self, timestamp: i32) {
-        let mut state = lock(&self.requests);
-        let all = state.ended_ahead.remove(&timestamp).unwrap_or_default();
-        let finished = state.requests.on_ahead(timestamp, all);
-        drop(state);
-        if let Some(finished) = finished {
-            self.finish(finished);
-        }
+        let mut out = WorkerOutput::default();
+        lock(&self.requests).side.end_ahead(timestamp, &mut out);
+        out.over.into_iter().for_each(|finished| self.finish(finished));
     }
 
     /// Other workers may go on without this one.
     pub(crate) fn drop_ahead(&self) {
-        if let Some(flights) = &mut lock(&self.requests).flights {
-            flights.drop_ahead();
-        }
+        lock(&self.requests).side.drop_ahead();
     }
 }

@@ -13,7 +13,7 @@ use crate::landing::PullSink;
 use crate::running::NodeRef;
 use crate::sync::lock;
 use pslite_core::kv::{Answerer, Finished, Pending, Slices, slice};
-use pslite_core::values::{KvPairs, server_key_ranges};
+use pslite_core::values::KvPairs;
 use pslite_core::wire::{
     Frames, Message, Meta, NodeId, SCHEDULER, SERVER_GROUP, is_server, is_worker,
 };
@@ -25,17 +25,17 @@ impl WorkerCustomer {
     /// The node is not started, or there is no such node or group.
     pub(crate) fn new_request(&self, recver: i32) -> Result<i32> {
         let ids = ids_of(&self.node()?, recver)?;
-        Ok(lock(&self.requests).requests.new_request(&ids))
+        Ok(lock(&self.requests).side.requests_mut().new_request(&ids))
     }
 
     /// How many responses to the request have arrived.
     pub(crate) fn num_response(&self, timestamp: i32) -> i32 {
-        lock(&self.requests).requests.tracker().num_response(timestamp)
+        lock(&self.requests).side.requests().tracker().num_response(timestamp)
     }
 
     /// Counts responses that will not come (customer.cc:45).
     pub(crate) fn add_response(&self, timestamp: i32, count: i32) {
-        let finished = lock(&self.requests).requests.add_response(timestamp, count);
+        let finished = lock(&self.requests).side.requests_mut().add_response(timestamp, count);
         if let Some(finished) = finished {
             self.finish(finished);
         }
@@ -58,7 +58,7 @@ impl WorkerCustomer {
         }
         let timestamp = {
             let mut state = lock(&self.requests);
-            let timestamp = state.requests.new_request(&ids);
+            let timestamp = state.side.requests_mut().new_request(&ids);
             state.asked(node.traffic(), timestamp);
             timestamp
         };
@@ -77,7 +77,7 @@ impl WorkerCustomer {
             };
             let sent = node.send(Message { meta, data: Frames::new() });
             if let Err(error) = sent {
-                lock(&self.requests).requests.fail(timestamp, error.to_string());
+                lock(&self.requests).side.requests_mut().fail(timestamp, error.to_string());
                 return Err(error);
             }
         }
@@ -147,11 +147,9 @@ impl WorkerCustomer {
         if servers == 0 {
             return Err(NodeError::Invalid("this job has no servers to ask".to_owned()));
         }
-        if state.ranges.len() != servers {
-            state.ranges = server_key_ranges(servers);
-        }
+        state.side.set_servers(servers);
         let ids: SmallVec<[NodeId; 16]> = (0..servers).map(|range| node.server_of(range)).collect();
-        let timestamp = state.requests.new_request(&ids);
+        let timestamp = state.side.requests_mut().new_request(&ids);
         let want_lens = sink.as_ref().map(|sink| sink.wants_lens());
         let destination =
             sink.as_ref().filter(|_| node.native().is_some() && node.settings().group_size == 1);
@@ -162,7 +160,8 @@ impl WorkerCustomer {
             None => Pending::push(payload),
         };
         state
-            .requests
+            .side
+            .requests_mut()
             .expect(timestamp, pending)
             .map_err(|_| NodeError::PeerLost("the request failed before it was sent".to_owned()))?;
         if let Some(destination) = destination {
@@ -178,11 +177,9 @@ impl WorkerCustomer {
         let Err(error) = sent else { return Ok(()) };
         self.landings.close(timestamp);
         let mut state = lock(&self.requests);
-        if let Some(flights) = &mut state.flights {
-            flights.forget(timestamp);
-        }
+        state.side.forget(timestamp);
         self.note_waits(&state);
-        if !state.requests.withdraw(timestamp, error.to_string()) {
+        if !state.side.requests_mut().withdraw(timestamp, error.to_string()) {
             return Ok(());
         }
         self.tell_waiters(state);
@@ -198,7 +195,7 @@ impl WorkerCustomer {
     ) -> Result<()> {
         let state = lock(&self.requests);
         let value_size = state.value_size.unwrap_or(1);
-        let slices = slice(kv, value_size, &state.ranges)
+        let slices = slice(kv, value_size, state.side.ranges())
             .map_err(|error| NodeError::Invalid(error.to_string()))?;
         self.send_slices(node, state, (timestamp, request), slices)
     }
@@ -216,13 +213,14 @@ impl WorkerCustomer {
             return Err(NodeError::Invalid(text.to_owned()));
         }
         state.asked(node.traffic(), timestamp);
-        if state.requests.tracker().waiting_count() > 1 {
+        if state.side.requests().tracker().waiting_count() > 1 {
             node.need_receiver();
         }
         state.follow_pieces(node, self.makes_keys());
         let mut nobody_asked = None;
         for (rank, _) in slices.iter().enumerate().filter(|(_, slice)| slice.is_none()) {
-            nobody_asked = state.requests.skip(timestamp, node.server_of(rank)).or(nobody_asked);
+            let server = node.server_of(rank);
+            nobody_asked = state.side.requests_mut().skip(timestamp, server).or(nobody_asked);
         }
         if let Some(finished) = nobody_asked {
             drop(state);
@@ -239,7 +237,7 @@ impl WorkerCustomer {
                 return Ok(());
             }
             Answerer::Ahead(all) => {
-                state.ended_ahead.insert(timestamp, all);
+                state.side.keep_ahead(timestamp, all);
                 drop(state);
                 self.end_with_ahead(&meta);
                 return Ok(());
@@ -251,11 +249,8 @@ impl WorkerCustomer {
         }
         let slices = slices.into_iter().enumerate();
         let slices = slices.filter_map(|(rank, slice)| slice.map(|kv| (rank, kv)));
-        if state.flights.is_some() {
-            let messages = state.begin_flights(node, &meta, slices)?;
-            self.note_waits(&state);
-            drop(state);
-            return self.send_outgoing(node, messages);
+        if state.side.follows() {
+            return self.begin_and_send(node, state, &meta, slices);
         }
         drop(state);
         for (rank, kv) in slices {

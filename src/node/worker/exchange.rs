@@ -3,7 +3,7 @@
 //! commands is handled on the customer's turn, so an optimizer runs beside nothing else of this
 //! customer. May touch the customer and its queue.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -39,8 +39,6 @@ pub(super) struct Here {
     training: Option<Arc<Mutex<LocalTraining>>>,
     /// Requests of the program whose turn has not come.
     asked: BTreeMap<i32, (Meta, Slices)>,
-    /// Requests of the program that are answered here, and are not yet.
-    open: BTreeSet<i32>,
     /// Somebody waits for this.
     finish: Option<Finish>,
     /// The same from its turn on: before that, nothing that happens is the end of it.
@@ -68,22 +66,12 @@ impl Here {
     pub(super) const fn answers(&self) -> bool {
         self.training.is_some()
     }
-
-    /// How many requests wait that no server has.
-    pub(super) fn waiting_count(&self) -> usize {
-        self.open.len()
-    }
-
-    /// True for a request that no server has, though it waits.
-    pub(super) fn has(&self, timestamp: i32) -> bool {
-        self.open.contains(&timestamp)
-    }
 }
 
 impl Requests {
     /// Keeps a request until its turn.
     pub(super) fn ask_here(&mut self, meta: Meta, slices: Slices) {
-        self.here.open.insert(meta.timestamp);
+        self.side.keep_local(meta.timestamp);
         self.here.asked.insert(meta.timestamp, (meta, slices));
     }
 }
@@ -104,7 +92,7 @@ impl WorkerCustomer {
         let (training, asked, ranges) = {
             let mut state = lock(&self.requests);
             let asked = state.here.asked.remove(&timestamp);
-            (state.here.training.clone(), asked, state.ranges.clone())
+            (state.here.training.clone(), asked, state.side.ranges().to_vec())
         };
         let (Some(training), Some((meta, slices))) = (training, asked) else { return };
         let mut steps = Vec::new();
@@ -122,7 +110,7 @@ impl WorkerCustomer {
             .command(Head::from(head), body)
             .map_err(|error| NodeError::Invalid(error.to_string()))?;
         Ok(match obeyed {
-            Obeyed::Here => Some(lock(&self.requests).requests.new_request(&[])),
+            Obeyed::Here => Some(lock(&self.requests).side.requests_mut().new_request(&[])),
             Obeyed::ByServers => None,
         })
     }
@@ -138,16 +126,16 @@ impl WorkerCustomer {
             match step {
                 LocalStep::Answer(timestamp, all) => {
                     let mut state = lock(&self.requests);
-                    state.here.open.remove(&timestamp);
-                    let finished = state.requests.on_ahead(timestamp, all);
+                    state.side.release_local(timestamp);
+                    let finished = state.side.requests_mut().on_ahead(timestamp, all);
                     drop(state);
                     finished.into_iter().for_each(|finished| self.finish(finished));
                 }
                 LocalStep::Refuse(timestamp, why) => {
                     let mut state = lock(&self.requests);
-                    state.here.open.remove(&timestamp);
+                    state.side.release_local(timestamp);
                     let failure = Failure::new(FailureKind::Refused, why);
-                    let finished = state.requests.fail(timestamp, failure);
+                    let finished = state.side.requests_mut().fail(timestamp, failure);
                     self.tell_waiters(state);
                     finished.into_iter().for_each(|finished| self.finish(finished));
                 }
@@ -171,15 +159,12 @@ impl WorkerCustomer {
     /// A request of the program goes to the servers after all.
     fn forward(&self, node: &NodeRef, meta: &Meta, slices: Slices) {
         let mut state = lock(&self.requests);
-        state.here.open.remove(&meta.timestamp);
+        state.side.release_local(meta.timestamp);
         let slices = slices.into_iter().enumerate();
         let slices = slices.filter_map(|(rank, slice)| slice.map(|kv| (rank, kv)));
-        let begun = state.begin_flights(node, meta, slices);
-        self.note_waits(&state);
-        drop(state);
-        let sent = begun.and_then(|messages| self.send_outgoing(node, messages));
-        if let Err(error) = sent {
-            let finished = lock(&self.requests).requests.fail(meta.timestamp, error.to_string());
+        if let Err(error) = self.begin_and_send(node, state, meta, slices) {
+            let finished =
+                lock(&self.requests).side.requests_mut().fail(meta.timestamp, error.to_string());
             finished.into_iter().for_each(|finished| self.finish(finished));
         }
     }
@@ -187,18 +172,17 @@ impl WorkerCustomer {
     /// Sends a request of the worker's own.
     fn send_own(&self, node: &NodeRef, Own { key, rank, meta, kv, .. }: Own) {
         let mut state = lock(&self.requests);
-        let timestamp = state.requests.new_request(&[server_id(rank as usize)]);
+        let timestamp = state.side.requests_mut().new_request(&[server_id(rank as usize)]);
         state.asked(node.traffic(), timestamp);
         let pending = Pending::pull(kv.keys.clone(), false, Payload::Own(key));
-        if state.requests.expect(timestamp, pending).is_err() {
+        if state.side.requests_mut().expect(timestamp, pending).is_err() {
             return; // The job is over.
         }
         let meta = Meta { timestamp, ..meta };
-        let begun = state.begin_flights(node, &meta, std::iter::once((rank as usize, kv)));
-        self.note_waits(&state);
-        drop(state);
-        if let Err(error) = begun.and_then(|messages| self.send_outgoing(node, messages)) {
-            let finished = lock(&self.requests).requests.fail(timestamp, error.to_string());
+        let slice = std::iter::once((rank as usize, kv));
+        if let Err(error) = self.begin_and_send(node, state, &meta, slice) {
+            let finished =
+                lock(&self.requests).side.requests_mut().fail(timestamp, error.to_string());
             finished.into_iter().for_each(|finished| self.finish(finished));
         }
     }
@@ -210,13 +194,7 @@ impl WorkerCustomer {
         key: Key,
         outcome: std::result::Result<Option<Assembled>, RequestError>,
     ) {
-        {
-            let mut state = lock(&self.requests);
-            if let Some(flights) = &mut state.flights {
-                flights.forget(timestamp);
-            }
-            state.requests.complete(timestamp);
-        }
+        lock(&self.requests).side.complete(timestamp);
         let (Ok(node), Some(training)) = (self.node(), self.training()) else { return };
         let value = match outcome {
             Ok(Some(assembled)) => Ok(joined(&assembled)),

@@ -65,45 +65,46 @@ impl Requests {
         now: Duration,
         limit: Duration,
     ) -> Option<Oldest> {
-        let tracker = self.requests.tracker();
-        let (timestamp, asked) = tracker.oldest_asked(|ts| !self.here.has(ts))?;
+        let tracker = self.side.requests().tracker();
+        let (timestamp, asked) = tracker.oldest_asked(|ts| !self.side.is_local(ts))?;
         let waited = now.saturating_sub(asked);
         (waited >= limit).then(|| Oldest {
             timestamp,
             what: self.what(timestamp, servers),
             waited,
             missing: tracker.missing(timestamp),
-            others: tracker.waiting_count().saturating_sub(1 + self.here.waiting_count()),
+            others: tracker.waiting_count().saturating_sub(1 + self.side.local_count()),
             round: self.along_tree(me, timestamp),
         })
     }
 
     /// What a request is, for people. One of this worker's own pushes and pulls.
     fn what(&self, timestamp: i32, servers: usize) -> Cow<'static, str> {
-        match self.requests.payload(timestamp) {
+        match self.side.requests().payload(timestamp) {
             Some(Payload::Own(key)) => {
                 format!("an exchange of key {}", KeyName::of(*key, servers)).into()
             }
-            _ => self.requests.what(timestamp).into(),
+            _ => self.side.requests().what(timestamp).into(),
         }
     }
 
     fn oldest_here(&self, now: Duration, limit: Duration) -> Option<OldestHere> {
-        let (timestamp, asked) = self.requests.tracker().oldest_asked(|ts| self.here.has(ts))?;
+        let requests = self.side.requests();
+        let (timestamp, asked) = requests.tracker().oldest_asked(|ts| self.side.is_local(ts))?;
         let waited = now.saturating_sub(asked);
         (waited >= limit).then(|| OldestHere {
             timestamp,
-            what: self.requests.what(timestamp),
+            what: requests.what(timestamp),
             waited,
             waits_for: None,
-            others: self.here.waiting_count().saturating_sub(1),
+            others: self.side.local_count().saturating_sub(1),
         })
     }
 
     /// The round of a request that is under way along a tree.
     fn along_tree(&self, me: NodeId, timestamp: i32) -> Option<StalledRound> {
-        let (slice, key, round) = self.flights.as_ref()?.along_tree(timestamp)?;
-        let begin = self.ranges.get(slice as usize).map_or(0, |range| range.begin);
+        let (slice, key, round) = self.side.along_tree(timestamp)?;
+        let begin = self.side.ranges().get(slice as usize).map_or(0, |range| range.begin);
         let first = space_begin(key, begin);
         let space = (first.wrapping_sub(begin) / SPACE_KEYS) as Space;
         let key = key.wrapping_sub(first) as i64;

@@ -22,7 +22,7 @@ impl Requests {
         if self.here.answers() && self.global && meta.pull && !meta.push {
             return Answerer::Servers;
         }
-        Answerer::of(self.here.answers(), self.flights.as_mut(), meta, slices, &self.ranges)
+        self.side.who_answers(self.here.answers(), meta, slices)
     }
 }
 

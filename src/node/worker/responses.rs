@@ -4,17 +4,14 @@
 use std::thread;
 use std::time::Duration;
 
-use super::flights::without_keys;
-use super::{Payload, Requests, WorkerCustomer};
+use super::{Payload, WorkerCustomer};
 use crate::base::pairs_of;
 use crate::delivery::Delivery;
 use crate::sync::lock;
 use pslite_core::kv::Finished;
-use pslite_core::kv::worker::Response;
-use pslite_core::values::KvPairs;
 use pslite_core::wire::elastic::SchedulerMessage;
-use pslite_core::wire::{Message, Meta, NodeId};
-use pslite_observe::MessageKind;
+use pslite_core::wire::{Message, NodeId};
+use pslite_core::worker::WorkerOutput;
 
 /// How long the customer's thread rests between two looks at a call that has not returned.
 const LOOK_AGAIN: Duration = Duration::from_micros(50);
@@ -26,22 +23,13 @@ impl WorkerCustomer {
             return self.values(message);
         }
         let meta = &message.meta;
-        let (timestamp, sender, kind) =
-            (meta.timestamp, meta.sender, MessageKind::of_request(meta));
+        let (timestamp, sender) = (meta.timestamp, meta.sender);
         let error = message.meta.error.clone();
         (self.base.handler)(message);
-        let response = Response { error: &error, ..Response::default() };
+        let mut out = WorkerOutput::default();
         let mut state = lock(&self.requests);
-        if error.is_empty() {
-            state.commands.obeyed(timestamp, sender);
-        } else {
-            state.commands.forget(timestamp);
-        }
-        let finished = state.answered((timestamp, sender, kind), response);
-        drop(state);
-        if let Some(finished) = finished {
-            self.finish(finished);
-        }
+        state.side.obeyed(timestamp, sender, &error, &mut out);
+        self.perform(None, state, out);
         self.tell_waiters(lock(&self.requests));
     }
 
@@ -49,15 +37,13 @@ impl WorkerCustomer {
     fn values(&self, message: Message) {
         let meta = message.meta;
         let pairs = pairs_of(message.data);
+        let mut out = WorkerOutput::default();
         let mut state = lock(&self.requests);
-        if state.flights.is_some() {
-            return self.part_response(state, meta, pairs);
-        }
-        let finished = state.whole_answered(meta, pairs);
-        drop(state);
-        if let Some(finished) = finished {
-            self.finish(finished);
-        }
+        // Where keys stay, an answer makes nothing be sent and is not timed.
+        let node = if state.side.follows() { self.node().ok() } else { None };
+        let now = node.as_ref().map_or(Duration::ZERO, |node| node.now());
+        state.side.answered(now, &meta, pairs, &mut out);
+        self.perform(node.as_ref(), state, out);
     }
 
     /// A request awaits nothing more: runs its end, or leaves it to the customer's thread.
@@ -90,51 +76,27 @@ impl WorkerCustomer {
 
     /// A node is gone.
     pub(crate) fn node_lost(&self, id: NodeId, reason: &str) {
-        let finished = {
-            let mut state = lock(&self.requests);
-            match &mut state.flights {
-                None => state.requests.fail_node(id, reason),
-                Some(flights) => {
-                    if let Ok(node) = self.node() {
-                        flights.lost(node.now(), id);
-                    }
-                    self.note_waits(&state);
-                    state.end_commands(id)
-                }
-            }
-        };
-        finished.into_iter().for_each(|finished| self.finish(finished));
+        let node = self.node().ok();
+        let now = node.as_ref().map_or(Duration::ZERO, |node| node.now());
+        let mut out = WorkerOutput::default();
+        let mut state = lock(&self.requests);
+        state.side.lost(now, id, reason, &mut out);
+        self.perform(node.as_ref(), state, out);
         self.tell_waiters(lock(&self.requests));
     }
 
     /// By a new policy servers are released: commands do not wait for those.
     pub(crate) fn released(&self, word: &SchedulerMessage) {
-        if lock(&self.requests).flights.is_some() {
+        if lock(&self.requests).side.follows() {
             self.commands_by_policy(&word.released);
         }
     }
 
     /// Nothing is answered any more.
     pub(crate) fn all_lost(&self, reason: &str) {
-        let finished = lock(&self.requests).requests.fail_all(reason.to_owned());
-        finished.into_iter().for_each(|finished| self.finish(finished));
-        self.tell_waiters(lock(&self.requests));
-    }
-}
-
-impl Requests {
-    /// One server has answered its slice.
-    pub(super) fn whole_answered(
-        &mut self,
-        meta: Meta,
-        pairs: KvPairs,
-    ) -> Option<Finished<Payload>> {
-        let kind = MessageKind::of_request(&meta);
-        let mut error = meta.error;
-        if meta.pull && pairs.keys.is_empty() && error.is_empty() {
-            error = without_keys(meta.sender);
-        }
-        let response = Response { pairs, error: &error, ..Response::default() };
-        self.answered((meta.timestamp, meta.sender, kind), response)
+        let mut out = WorkerOutput::default();
+        let mut state = lock(&self.requests);
+        state.side.fail_all(reason, &mut out);
+        self.perform(None, state, out);
     }
 }

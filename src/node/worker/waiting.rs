@@ -44,7 +44,7 @@ impl WorkerCustomer {
                 if let Some(outcome) = requests.outcome(timestamp) {
                     return outcome;
                 }
-                if requests.ended_ahead.contains_key(&timestamp) {
+                if requests.side.is_ahead(timestamp) {
                     drop(requests);
                     self.complete_here(timestamp, me);
                     return self.sleep(timestamp, until);
@@ -52,7 +52,7 @@ impl WorkerCustomer {
                 if is_over(until) {
                     return Err(not_yet(timestamp));
                 }
-                requests.requests.tracker().waiting_count() == 1
+                requests.side.requests().tracker().waiting_count() == 1
             };
             let node = self.node().ok();
             let Some((node, native)) =
@@ -188,7 +188,7 @@ fn own_answer<'a>(
 impl Requests {
     /// How the request ended, if it did.
     fn outcome(&self, timestamp: i32) -> Option<Result<()>> {
-        match self.requests.state(timestamp) {
+        match self.side.requests().state(timestamp) {
             State::Waiting => None,
             State::Done => Some(Ok(())),
             State::Failed(Failure { text, kind }) => Some(Err(match kind {
@@ -209,8 +209,8 @@ impl Requests {
             _ => true,
         };
         // The answer to a part may make others go, and sending may take long.
-        let may_send = self.flights.is_some();
+        let may_send = self.side.follows();
         let counts_only = !refuses && !may_send && self.value_size.is_some();
-        !counts_only || self.requests.tracker().awaited(timestamp) <= 1
+        !counts_only || self.side.requests().tracker().awaited(timestamp) <= 1
     }
 }

@@ -20,7 +20,6 @@ mod network_model;
 mod nodes;
 mod optimizer;
 mod paces;
-mod relays;
 mod requests;
 mod sabotage;
 mod scenario;

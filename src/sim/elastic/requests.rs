@@ -1,7 +1,7 @@
-//! The requests of a simulated worker: the real bookkeeping of `kv`, joined as `node`'s customer
-//! joins it.
+//! The requests of one customer of a simulated worker: `core::worker` decides all that a node's
+//! customer would, here planted mistakes alter what goes in and out of it, and the ledger looks on.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,19 +10,19 @@ use super::ledger::Ledger;
 use super::sabotage::Sabotage;
 use crate::app::{APP, Output, pairs, with_data};
 use pslite_core::invariant::Valid;
-use pslite_core::kv::commands::{Again, Commands};
-use pslite_core::kv::flights::{AheadSlice, Answered, Brought, Flights, Outgoing, Slice};
-use pslite_core::kv::rounds::{Round, Rounds};
-use pslite_core::kv::worker::Response;
-use pslite_core::kv::{
-    Answerer, Assembled, Finished, KvError, Pending, Slices, WorkerRequests, slice,
-};
-use pslite_core::store::command::Head;
-use pslite_core::trees::{Relay, Step};
+use pslite_core::kv::commands::Again;
+use pslite_core::kv::flights::{AheadSlice, Outgoing};
+use pslite_core::kv::rounds::Round;
+use pslite_core::kv::{Answerer, Assembled, Finished, Pending, Slices, slice};
 use pslite_core::values::kind::form_of;
-use pslite_core::values::{KeyRange, KeySpace, KvPairs, Space, server_key_ranges};
+use pslite_core::values::{KeySpace, KvPairs, Space, key_at};
 use pslite_core::wire::elastic::{KeyRoute, Placed, SchedulerMessage};
-use pslite_core::wire::{EMPTY, Frames, Key, Message, Meta, NodeId, server_id};
+use pslite_core::wire::trees::Overlay;
+use pslite_core::wire::{EMPTY, Frames, Key, Message, Meta, NodeId, id_to_rank, server_id};
+use pslite_core::worker::{Follower, WorkerOutput, WorkerSide};
+
+/// Every second worker asks about values of so many bytes.
+const LEAST_ASKED: u64 = 96;
 
 /// What is over: whose, and with what values or error.
 pub(super) type Over<D> = (i32, D, Result<Assembled, String>);
@@ -30,26 +30,16 @@ pub(super) type Over<D> = (i32, D, Result<Assembled, String>);
 /// See the module. `D` says what a request is for.
 pub(super) struct Requests<D> {
     customer: i32,
+    servers: usize,
     /// Where its keys lie, if they are its own.
     space: Option<KeySpace>,
-    ranges: Vec<KeyRange>,
-    requests: WorkerRequests<D>,
-    pub(super) flights: Flights,
-    rounds: Rounds,
-    /// Rounds that are over and not reported yet.
-    measured: Vec<Round>,
+    side: WorkerSide<D>,
     /// Which wire key each slice of a request is about.
     keys: BTreeMap<(i32, u32), Key>,
-    commands: Commands,
-    /// The values of pulls whose turn has not come yet, by timestamp.
-    ended_ahead: BTreeMap<i32, Vec<AheadSlice>>,
-    /// Requests that the local model has, and no server.
-    local: BTreeSet<i32>,
     pub(super) sabotage: Sabotage,
-    pub(super) me: NodeId,
-    pub(super) relay: Relay,
-    /// What a planted mistake makes the relay do, at the next tick.
-    pub(super) later: Vec<Step>,
+    me: NodeId,
+    /// What a planted mistake answers, at the next tick.
+    later: Vec<Meta>,
 }
 
 impl<D> Requests<D> {
@@ -57,33 +47,25 @@ impl<D> Requests<D> {
         let customer = customer as i32;
         let has_own = customer != APP && !sabotage.mixes_keys();
         let space = has_own.then(|| KeySpace::of_customer(customer, servers).ok()).flatten();
-        let homes: Vec<NodeId> = (0..servers).map(server_id).collect();
-        let mut flights = Flights::new(homes);
-        flights.set_longest_ahead(usize::MAX);
-        Self {
-            customer,
-            space,
-            ranges: server_key_ranges(servers),
-            requests: WorkerRequests::new(),
-            flights,
-            rounds: Rounds::default(),
-            measured: Vec::new(),
-            keys: BTreeMap::new(),
-            commands: Commands::default(),
-            ended_ahead: BTreeMap::new(),
-            local: BTreeSet::new(),
-            sabotage,
-            me: EMPTY,
-            relay: Relay::default(),
-            later: Vec::new(),
-        }
+        let mut side = WorkerSide::default();
+        side.set_servers(servers);
+        let (keys, later) = (BTreeMap::new(), Vec::new());
+        Self { customer, servers, space, side, keys, sabotage, me: EMPTY, later }
     }
 
-    /// From now on as a process that has another one's id (`Flights::come_back`).
-    pub(super) fn come_back(&mut self, life: u64, makes_keys: bool) {
-        let homes = (0..self.ranges.len()).map(server_id).collect();
-        self.flights = Flights::come_back(homes, life, makes_keys);
-        self.flights.set_longest_ahead(usize::MAX);
+    /// It is in the job from now on: as that node, in that life of its id.
+    pub(super) fn follow(&mut self, me: NodeId, life: u64, makes_keys: bool) {
+        self.me = me;
+        self.side.follow(Follower {
+            me,
+            homes: (0..self.servers).map(server_id).collect(),
+            life,
+            makes_keys,
+            // Every second one sums in the order of its children.
+            keeps_order: id_to_rank(me) % 2 == 0,
+        });
+        // Values are short here, and workers need not agree from where on they ask.
+        self.side.set_asks_from(if me / 2 % 2 == 0 { 0 } else { LEAST_ASKED });
     }
 
     /// Pushes, pulls, or both.
@@ -100,12 +82,12 @@ impl<D> Requests<D> {
         out: &mut Vec<Output>,
     ) -> Result<i32, String> {
         let (meta, slices) = self.open(kind, kv, payload)?;
-        if let Answerer::Ahead(all) =
-            Answerer::of(false, Some(&mut self.flights), &meta, &slices, &self.ranges)
-        {
-            self.keep_ahead(meta.timestamp, all);
-        } else {
-            self.go(now, &meta, slices, ledger, out)?;
+        match self.side.who_answers(false, &meta, &slices) {
+            Answerer::Ahead(mut all) => {
+                self.sabotage.ahead(&mut all);
+                self.side.keep_ahead(meta.timestamp, all);
+            }
+            Answerer::Servers | Answerer::Local => self.go(now, &meta, slices, ledger, out)?,
         }
         Ok(self.name_of(meta.timestamp))
     }
@@ -120,8 +102,8 @@ impl<D> Requests<D> {
         kv: &KvPairs,
         payload: D,
     ) -> Result<(Meta, Slices), String> {
-        let ranks: Vec<NodeId> = (0..self.ranges.len()).map(server_id).collect();
-        let timestamp = self.requests.new_request(&ranks);
+        let ranks: Vec<NodeId> = (0..self.servers).map(server_id).collect();
+        let timestamp = self.side.requests_mut().new_request(&ranks);
         let placed = self.space.map(|space| space.place(&kv.keys)).transpose();
         let keys = placed.map_err(|error| error.to_string())?.unwrap_or_else(|| kv.keys.clone());
         let kv = &KvPairs { keys, ..kv.clone() };
@@ -130,14 +112,14 @@ impl<D> Requests<D> {
         } else {
             Pending::push(payload)
         };
-        let slices = slice(kv, 1, &self.ranges).map_err(|error| error.to_string())?;
-        if self.requests.expect(timestamp, pending).is_err() {
+        let slices = slice(kv, 1, self.side.ranges()).map_err(|error| error.to_string())?;
+        if self.side.requests_mut().expect(timestamp, pending).is_err() {
             return Err("a new request is over already".to_owned());
         }
         let meta = Meta { head, push, pull, ..self.meta(timestamp) };
         for rank in slices.iter().enumerate().filter(|(_, slice)| slice.is_none()) {
             // Each tensor has a key: somebody is asked.
-            drop(self.requests.skip(timestamp, server_id(rank.0)));
+            drop(self.side.requests_mut().skip(timestamp, server_id(rank.0)));
         }
         Ok((meta, slices))
     }
@@ -151,25 +133,18 @@ impl<D> Requests<D> {
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) -> Result<(), String> {
-        let mut messages = Vec::new();
-        for (rank, kv) in slices.into_iter().enumerate() {
+        for (rank, kv) in slices.iter().enumerate() {
             let Some(kv) = kv else { continue };
-            let first = self.ranges.get(rank).map_or(0, |range| range.begin);
-            let (form, key) = form_of(meta, &kv, first);
-            self.keys.insert((meta.timestamp, rank as u32), key);
-            let slice = Slice { meta: meta.clone(), rank: rank as u32, key, form, kv };
-            let (first, push) = (messages.len(), meta.push);
-            let begun = self.flights.begin(now, slice, &mut messages);
-            begun.map_err(|error| error.to_string())?;
-            if push {
-                self.measured.extend(self.rounds.pushed(now, key));
-            }
-            for message in &messages[first..] {
-                self.rounds.sent(now, message.meta.recver);
-            }
+            let first = self.side.ranges().get(rank).map_or(0, |range| range.begin);
+            self.keys.insert((meta.timestamp, rank as u32), form_of(meta, kv, first).1);
         }
-        self.dispatch(messages, ledger, out);
-        Ok(())
+        let slices = slices.into_iter().enumerate();
+        let slices = slices.filter_map(|(rank, slice)| slice.map(|kv| (rank, kv)));
+        let mut done = WorkerOutput::default();
+        let begun = self.side.begin(now, meta, slices, &mut done);
+        let over = self.perform(done, ledger, out);
+        debug_assert!(over.is_empty(), "nothing was answered");
+        begun.map_err(|error| error.to_string())
     }
 
     // ---- what the local model answers (docs/nbsync.md) ------------------------------------------
@@ -185,21 +160,23 @@ impl<D> Requests<D> {
         payload: D,
     ) -> Result<(Meta, Slices, i32), String> {
         let (meta, slices) = self.open(kind, kv, payload)?;
-        self.local.insert(meta.timestamp);
+        self.side.keep_local(meta.timestamp);
         let name = self.name_of(meta.timestamp);
         Ok((meta, slices, name))
     }
 
     /// The local model has answered a request.
     pub(super) fn answer_local(&mut self, timestamp: i32, all: Vec<AheadSlice>) -> Option<Over<D>> {
-        self.local.remove(&timestamp);
-        self.requests.on_ahead(timestamp, all).map(|finished| self.over(finished))
+        self.side.release_local(timestamp);
+        let finished = self.side.requests_mut().on_ahead(timestamp, all);
+        finished.map(|finished| self.over(finished))
     }
 
     /// The local model has refused a request.
     pub(super) fn refuse_local(&mut self, timestamp: i32, why: String) -> Option<Over<D>> {
-        self.local.remove(&timestamp);
-        self.requests.fail(timestamp, why).map(|finished| self.over(finished))
+        self.side.release_local(timestamp);
+        let finished = self.side.requests_mut().fail(timestamp, why);
+        finished.map(|finished| self.over(finished))
     }
 
     /// The local model leaves a request to the servers.
@@ -213,7 +190,7 @@ impl<D> Requests<D> {
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) -> Result<(), String> {
-        self.local.remove(&meta.timestamp);
+        self.side.release_local(meta.timestamp);
         self.go(now, &meta, slices, ledger, out)
     }
 
@@ -236,11 +213,6 @@ impl<D> Requests<D> {
 
     // ---- what comes back ------------------------------------------------------------------------
 
-    /// Which customer of its worker it is.
-    pub(super) const fn customer(&self) -> i32 {
-        self.customer
-    }
-
     /// A request of this customer among those of all customers of its worker.
     const fn name_of(&self, timestamp: i32) -> i32 {
         timestamp + self.customer * (1 << 24)
@@ -251,21 +223,21 @@ impl<D> Requests<D> {
         Meta { app_id: APP, customer_id, own_keys, timestamp, request: true, ..Meta::default() }
     }
 
-    /// Keeps values that came ahead until the turn of their pull.
-    fn keep_ahead(&mut self, timestamp: i32, mut all: Vec<AheadSlice>) {
-        self.sabotage.ahead(&mut all);
-        self.ended_ahead.insert(timestamp, all);
-    }
-
     /// Ends one pull whose values came ahead.
-    pub(super) fn end_ahead(&mut self) -> Option<Over<D>> {
-        let (timestamp, all) = self.ended_ahead.pop_first()?;
-        self.requests.on_ahead(timestamp, all).map(|finished| self.over(finished))
+    pub(super) fn end_ahead(
+        &mut self,
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+    ) -> Option<Vec<Over<D>>> {
+        let timestamp = self.side.first_ahead()?;
+        let mut done = WorkerOutput::default();
+        self.side.end_ahead(timestamp, &mut done);
+        Some(self.perform(done, ledger, out))
     }
 
     /// Others may go on without this worker.
     pub(super) fn drop_ahead(&mut self) {
-        self.flights.drop_ahead();
+        self.side.drop_ahead();
     }
 
     /// What the real bookkeeping promises of itself.
@@ -273,14 +245,12 @@ impl<D> Requests<D> {
     /// # Errors
     /// The first promise that does not hold.
     pub(super) fn validate(&self) -> Valid {
-        self.flights.validate()?;
-        self.relay.validate()?;
-        self.requests.validate()
+        self.side.validate()
     }
 
     /// The rounds that are over since the last call.
     pub(super) fn take_rounds(&mut self) -> Vec<Round> {
-        std::mem::take(&mut self.measured)
+        self.side.take_rounds()
     }
 
     /// How much is in flight.
@@ -302,35 +272,41 @@ impl<D> Requests<D> {
         payload: D,
         out: &mut Vec<Output>,
     ) -> Option<i32> {
-        let timestamp = self.requests.new_request(servers);
-        self.requests.expect(timestamp, Pending::push(payload)).ok()?;
-        let again = Again { timestamp, head, body: body.clone() };
-        servers.iter().for_each(|server| out.push(self.command_to(&again, *server)));
-        self.commands.said(again, servers, Head::from(head).stays());
-        Some(self.name_of(timestamp))
+        let again = self.side.command(head, body, servers);
+        let pending = Pending::push(payload);
+        self.side.requests_mut().expect(again.timestamp, pending).ok()?;
+        self.send_command(&again, servers, out);
+        Some(self.name_of(again.timestamp))
     }
 
     /// Commands go to these servers now: says again what nobody has who lives.
     pub(super) fn command_again(
         &mut self,
         servers: &[NodeId],
+        ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) -> Vec<Over<D>> {
-        let mut over = Vec::new();
-        for again in self.commands.again(servers) {
-            let finished = self.requests.redirect(again.timestamp, servers);
-            over.extend(finished.map(|finished| self.over(finished)));
-            servers.iter().for_each(|server| out.push(self.command_to(&again, *server)));
+        let mut done = WorkerOutput::default();
+        for again in self.side.command_again(servers, &mut done) {
+            self.send_command(&again, servers, out);
         }
-        over
+        self.perform(done, ledger, out)
     }
 
-    fn command_to(&self, again: &Again, server: NodeId) -> Output {
-        let Again { timestamp, head, ref body } = *again;
-        let (body, simple_app, recver, life) = (body.clone(), true, server, self.flights.life());
+    fn send_command(&self, again: &Again, servers: &[NodeId], out: &mut Vec<Output>) {
+        let life = self.side.life();
         let placed = (life > 0).then(|| Placed { life, ..Placed::default() });
-        let meta = Meta { head, body, simple_app, recver, placed, ..self.meta(timestamp) };
-        Output::Send(Box::new(Message { meta, data: Frames::new() }))
+        for recver in servers.iter().copied() {
+            let meta = Meta {
+                head: again.head,
+                body: again.body.clone(),
+                simple_app: true,
+                recver,
+                placed: placed.clone(),
+                ..self.meta(again.timestamp)
+            };
+            out.push(Output::Send(Box::new(Message { meta, data: Frames::new() })));
+        }
     }
 
     /// An answer came.
@@ -340,136 +316,145 @@ impl<D> Requests<D> {
         message: Message,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
-    ) -> Option<Over<D>> {
+    ) -> Vec<Over<D>> {
         let Message { mut meta, data } = message;
-        let pairs = pairs(data);
-        let finished = if meta.simple_app {
-            let response = Response { error: &meta.error, ..Response::default() };
-            self.commands.obeyed(meta.timestamp, meta.sender);
-            self.requests.on_response(meta.timestamp, meta.sender, response)
-        } else if self.flights.has(meta.timestamp) {
+        let mut done = WorkerOutput::default();
+        if meta.simple_app {
+            self.side.obeyed(meta.timestamp, meta.sender, &meta.error, &mut done);
+        } else {
             if let Some(placed) = &mut meta.placed {
                 let key = self.keys.get(&(meta.timestamp, placed.slice));
                 key.into_iter().for_each(|key| self.sabotage.taught(*key, placed));
             }
-            self.part_answered(now, &meta, pairs, ledger, out)
-        } else {
-            None // Said twice, or too late.
-        };
-        finished.map(|finished| self.over(finished))
-    }
-
-    fn part_answered(
-        &mut self,
-        now: Duration,
-        meta: &Meta,
-        pairs: KvPairs,
-        ledger: &mut Ledger,
-        out: &mut Vec<Output>,
-    ) -> Option<Finished<D>> {
-        let again = meta.placed.as_ref().is_some_and(|placed| placed.again);
-        let empty = meta.pull && pairs.keys.is_empty() && !again;
-        let no_keys = format!("node {} answered a pull without keys", meta.sender);
-        let error = if meta.error.is_empty() && empty { &no_keys } else { &meta.error };
-        self.rounds.answered(now, meta.sender);
-        let who = (meta.timestamp, meta.sender);
-        let brought = (pairs, !error.is_empty());
-        let mut messages = Vec::new();
-        let answered =
-            self.flights.answered(now, who, meta.placed.as_ref(), brought, &mut messages);
-        if self.flights.all_answered() {
-            self.rounds.rests(now);
+            self.side.answered(now, &meta, pairs(data), &mut done);
         }
-        self.dispatch(messages, ledger, out);
-        let (rank, response) = match answered {
-            Ok(Answered::Unknown | Answered::Open) => return None,
-            Ok(Answered::Whole { rank, brought: Brought { pairs, more } }) => {
-                (rank, Response { pairs, more, ..Response::default() })
-            }
-            Ok(Answered::Refused { rank }) => (rank, Response { error, ..Response::default() }),
-            Err(error) => {
-                self.flights.forget(meta.timestamp);
-                return self.requests.fail(meta.timestamp, error.to_string());
-            }
-        };
-        self.requests.on_response(meta.timestamp, server_id(rank as usize), response)
+        self.perform(done, ledger, out)
     }
 
     fn over(&mut self, finished: Finished<D>) -> Over<D> {
         let Finished { ts, payload, outcome } = finished;
-        self.flights.forget(ts);
         let of_it = self.keys.range((ts, 0)..=(ts, u32::MAX)).map(|(name, _)| *name);
         for name in of_it.collect::<Vec<_>>() {
             self.keys.remove(&name);
         }
-        self.requests.complete(ts);
+        self.side.complete(ts);
         let result = outcome.map(Option::unwrap_or_default).map_err(|error| error.to_string());
         (self.name_of(ts), payload, result)
     }
 
     /// A server is gone: what was sent to it waits. Commands to it are obeyed by those that are
     /// left; if none is left that has one, or may have it, that waits for a policy.
-    pub(super) fn lost(&mut self, now: Duration, server: NodeId) -> Vec<Over<D>> {
-        self.flights.lost(now, server);
-        let waiting = self.requests.tracker().waiting_for(server);
-        self.commands.lost(server);
-        let bound = |ts: &i32| {
-            let is_local = self.local.contains(ts);
-            !is_local && !self.flights.has(*ts) && !self.commands.is_orphan(*ts)
-        };
-        let bound: Vec<i32> = waiting.into_iter().filter(bound).collect();
-        let ended: Vec<Finished<D>> =
-            bound.into_iter().filter_map(|ts| self.requests.skip(ts, server)).collect();
-        ended.into_iter().map(|finished| self.over(finished)).collect()
-    }
-
-    /// A message could not be sent: its receiver is gone.
-    pub(super) fn unsent(&mut self, now: Duration, meta: &Meta) -> Vec<Over<D>> {
-        self.lost(now, meta.recver)
+    pub(super) fn lost(
+        &mut self,
+        now: Duration,
+        server: NodeId,
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+    ) -> Vec<Over<D>> {
+        let mut done = WorkerOutput::default();
+        self.side.lost(now, server, "it is gone", &mut done);
+        self.perform(done, ledger, out)
     }
 
     /// A new policy.
-    ///
-    /// # Errors
-    /// What waits does not fit its pieces.
     pub(super) fn policy(
         &mut self,
         now: Duration,
         word: &SchedulerMessage,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
-    ) -> Result<(), KvError> {
-        let mut messages = Vec::new();
-        let done = self.flights.policy(now, word, &mut messages);
-        self.dispatch(messages, ledger, out);
-        done
+    ) -> Vec<Over<D>> {
+        let mut done = WorkerOutput::default();
+        self.side.policy(now, word, &mut done);
+        // Commands that they did not answer before they left are obeyed by the others.
+        word.released.iter().for_each(|server| self.side.end_commands(*server, &mut done));
+        self.perform(done, ledger, out)
     }
 
     /// Pieces have moved.
-    pub(super) fn learn(&mut self, routes: &[KeyRoute]) {
-        self.flights.learn(routes);
+    pub(super) fn learn(
+        &mut self,
+        now: Duration,
+        routes: &[KeyRoute],
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+    ) -> Vec<Over<D>> {
+        let mut done = WorkerOutput::default();
+        self.side.learn(now, routes, &mut done);
+        self.perform(done, ledger, out)
     }
 
-    /// What waits may go now.
-    ///
-    /// # Errors
-    /// As [`Self::policy`].
-    pub(super) fn retry(
+    /// Time has passed: what waits may go now, and what was put off comes.
+    pub(super) fn tick(
         &mut self,
         now: Duration,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
-    ) -> Result<(), KvError> {
-        if !self.flights.waits() {
-            return Ok(());
+    ) -> Vec<Over<D>> {
+        let mut done = WorkerOutput::default();
+        for meta in std::mem::take(&mut self.later) {
+            self.side.answered(now, &meta, KvPairs::default(), &mut done);
         }
-        let mut messages = Vec::new();
-        let done = self.flights.retry(now, &mut messages);
-        self.dispatch(messages, ledger, out);
-        done
+        self.side.retry(now, &mut done);
+        self.perform(done, ledger, out)
     }
-}
 
-pub(super) fn send(Outgoing { meta, kv }: Outgoing, out: &mut Vec<Output>) {
-    out.push(Output::Send(Box::new(with_data(meta, kv))));
+    // ---- along trees ----------------------------------------------------------------------------
+
+    /// These trees are in force.
+    pub(super) fn overlay(
+        &mut self,
+        now: Duration,
+        overlay: &Overlay,
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+    ) -> Vec<Over<D>> {
+        ledger.overlay(overlay);
+        let mut done = WorkerOutput::default();
+        self.side.overlay(now, overlay, &mut done);
+        self.perform(done, ledger, out)
+    }
+
+    /// Something came along a tree.
+    pub(super) fn hop(
+        &mut self,
+        now: Duration,
+        message: Message,
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+    ) -> Vec<Over<D>> {
+        let Message { meta, data } = message;
+        let newest = self.side.relay().map_or(0, |relay| relay.trees().number());
+        let mut done = WorkerOutput::default();
+        if let Some((meta, kv)) = self.sabotage.hop_in((meta, pairs(data)), newest) {
+            self.side.hop(now, meta, kv, &mut done);
+        }
+        self.perform(done, ledger, out)
+    }
+
+    // ---- what is to be done ---------------------------------------------------------------------
+
+    /// Does what the side says: sends, and says which requests are over.
+    fn perform(
+        &mut self,
+        mut done: WorkerOutput<D>,
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+    ) -> Vec<Over<D>> {
+        for Outgoing { meta, kv } in done.parts().iter().filter(|one| one.is_for_relay(self.me)) {
+            // Of a compressed push the first key says how many elements there are.
+            let key = key_at(&kv.keys, kv.key_count().saturating_sub(1)).unwrap_or_default();
+            ledger.pushed_by_tree(&Meta { sender: self.me, ..meta.clone() }, kv, key);
+        }
+        let messages = self.side.messages(&mut done);
+        for Outgoing { mut meta, kv } in self.sabotage.passed_on(messages, self.me, &mut self.later)
+        {
+            if meta.hop.is_some() {
+                meta.sender = self.me;
+                ledger.sent_by_tree(&meta, &kv);
+            }
+            out.push(Output::Send(Box::new(with_data(meta, kv))));
+        }
+        done.over.into_iter().map(|finished| self.over(finished)).collect()
+    }
 }

@@ -9,9 +9,9 @@ use bytes::Bytes;
 
 use pslite_core::cluster::Policy;
 use pslite_core::cluster::journal::Change;
-use pslite_core::kv::flights::{AheadSlice, Brought};
+use pslite_core::kv::flights::{AheadSlice, Brought, Outgoing as Sent};
 use pslite_core::store::{Outbound, Outgoing};
-use pslite_core::trees::{Part, Step};
+use pslite_core::trees::Part;
 use pslite_core::values::KvPairs;
 use pslite_core::wire::balance::{BalanceMessage, BalanceShare};
 use pslite_core::wire::elastic::{
@@ -323,33 +323,33 @@ impl Sabotage {
         Some((meta, kv))
     }
 
-    /// What a relay does, as it is done.
-    pub(super) fn steps(&mut self, steps: Vec<Step>) -> Vec<Step> {
+    /// What a worker sends, as it is sent: sums go up a tree with a mistake. Whatever a relay
+    /// answers itself, as if it had come, goes to `forged`.
+    pub(super) fn passed_on(
+        &mut self,
+        messages: Vec<Sent>,
+        me: NodeId,
+        forged: &mut Vec<Meta>,
+    ) -> Vec<Sent> {
         let mut done = Vec::new();
-        for step in steps {
-            let Step::Send(mut meta, kv) = step else {
-                done.push(step);
-                continue;
-            };
-            let Some(hop) = meta.hop.as_mut().filter(|hop| hop.kind() == HopKind::Up) else {
-                done.push(Step::Send(meta, kv));
-                continue;
-            };
-            match self.plant {
-                Some(Plant::NameForgotten) if hop.names.len() > 1 => _ = hop.names.pop(),
-                Some(Plant::NameTwice) => hop.names.extend(hop.names.first().copied()),
-                Some(Plant::SumAgain) => {
-                    let again = Ticket { round: hop.ticket.round + 1, ..hop.ticket };
-                    let mut twice = meta.clone();
-                    twice.hop.iter_mut().for_each(|hop| hop.ticket = again);
-                    done.push(Step::Send(meta, kv.clone()));
-                    done.push(Step::Send(twice, kv));
-                    continue;
+        for Sent { mut meta, kv } in messages {
+            if let Some(hop) = meta.hop.as_mut().filter(|hop| hop.kind() == HopKind::Up) {
+                match self.plant {
+                    Some(Plant::NameForgotten) if hop.names.len() > 1 => _ = hop.names.pop(),
+                    Some(Plant::NameTwice) => hop.names.extend(hop.names.first().copied()),
+                    Some(Plant::SumAgain) => {
+                        let again = Ticket { round: hop.ticket.round + 1, ..hop.ticket };
+                        let mut twice = meta.clone();
+                        twice.hop.iter_mut().for_each(|hop| hop.ticket = again);
+                        done.push(Sent { meta, kv: kv.clone() });
+                        done.push(Sent { meta: twice, kv });
+                        continue;
+                    }
+                    Some(Plant::RelayAnswers) => forged.extend(acknowledge(&meta, me)),
+                    _ => {}
                 }
-                Some(Plant::RelayAnswers) => done.extend(acknowledge(&meta)),
-                _ => {}
             }
-            done.push(Step::Send(meta, kv));
+            done.push(Sent { meta, kv });
         }
         done
     }
@@ -425,19 +425,19 @@ fn mislead(plant: Plant, request: &mut Meta) {
 }
 
 /// The answer to the first push of a sum, as if it had counted.
-fn acknowledge(sum: &Meta) -> Option<Step> {
+fn acknowledge(sum: &Meta, me: NodeId) -> Option<Meta> {
     let hop = sum.hop.as_ref()?;
     // The relay's own push is among them; others ignore what is not theirs.
-    let name = hop.names.iter().find(|name| name.worker == sum.sender)?;
+    let name = hop.names.iter().find(|name| name.worker == me)?;
     let Placed { from, to, term, .. } = sum.placed.clone()?;
     let placed = Placed { from, to, term, slice: name.slice, life: name.life, ..Placed::default() };
-    let meta = Meta {
+    Some(Meta {
         request: false,
         timestamp: name.timestamp,
+        sender: me,
         recver: name.worker,
         placed: Some(placed),
         hop: None,
         ..sum.clone()
-    };
-    Some(Step::Answer(meta, KvPairs::default()))
+    })
 }

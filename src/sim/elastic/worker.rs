@@ -161,9 +161,10 @@ impl Worker {
     ) {
         self.take(view, input, ledger, out);
         self.do_local(view, ledger, out);
-        while let Some(over) = self.customers.iter_mut().find_map(Requests::end_ahead) {
+        while let Some(over) = self.customers.iter_mut().find_map(|one| one.end_ahead(ledger, out))
+        {
             ledger.note_ahead();
-            self.over(view, over, ledger, out);
+            over.into_iter().for_each(|one| self.over(view, one, ledger, out));
             self.do_local(view, ledger, out);
         }
     }
@@ -172,21 +173,18 @@ impl Worker {
         match input {
             Input::Ready => {
                 self.rank = usize::try_from(id_to_rank(view.cluster.me().id)).unwrap_or(0);
-                self.customers.iter_mut().for_each(|one| one.set_id(view.cluster.me().id));
-                let is_back = view.cluster.my_life() > 0;
+                let (me, life) = (view.cluster.me().id, view.cluster.my_life());
+                let (is_back, makes_keys) = (life > 0, self.rank == 0);
+                // The first policy came before this.
+                let word = word_of(view.cluster.policy(), Vec::new());
+                self.each(view, ledger, out, |customer, ledger, out| {
+                    customer.follow(me, life, makes_keys);
+                    customer.policy(view.now, &word, ledger, out)
+                });
                 let trainer = |plan| Trainer::new(plan, &self.config, (self.rank, is_back));
                 self.trainer = self.config.exchange.map(trainer);
                 if view.cluster.me().is_recovery {
                     self.came_back = true;
-                    // Its first policy came before this word of it.
-                    let policy = view.cluster.policy();
-                    let word = word_of(policy, Vec::new());
-                    for customer in &mut self.customers {
-                        customer.come_back(view.cluster.my_life(), self.rank == 0);
-                        if let Err(error) = customer.policy(view.now, &word, ledger, out) {
-                            out.push(Output::End(Err(error.to_string())));
-                        }
-                    }
                     return self.begin_stage(view, ledger, out);
                 }
                 out.push(Output::Barrier { ticket: START, group: ALL_GROUP, leaving: false });
@@ -204,12 +202,14 @@ impl Worker {
                 self.answered(view, message, ledger, out);
             }
             Input::NodeLost { id, .. } => {
-                self.each(view, ledger, out, |customer, _, _| customer.lost(view.now, id));
+                self.each(view, ledger, out, |customer, ledger, out| {
+                    customer.lost(view.now, id, ledger, out)
+                });
             }
             Input::Unsent { meta, .. } => {
-                let over = self.of(&meta).map(|customer| customer.unsent(view.now, &meta));
-                let over = over.into_iter().flatten();
-                over.for_each(|one| self.over(view, one, ledger, out));
+                let Some(customer) = self.of(&meta) else { return };
+                let over = customer.lost(view.now, meta.recver, ledger, out);
+                over.into_iter().for_each(|one| self.over(view, one, ledger, out));
             }
             Input::Elastic(action) => self.membership(view, *action, ledger, out),
             Input::Wake => self.train(view, ledger, out),
@@ -221,11 +221,6 @@ impl Worker {
                 self.each(view, ledger, out, |customer, ledger, out| {
                     customer.tick(view.now, ledger, out)
                 });
-                for customer in &mut self.customers {
-                    if let Err(error) = customer.retry(view.now, ledger, out) {
-                        out.push(Output::End(Err(error.to_string())));
-                    }
-                }
             }
             Input::Message(_) | Input::CustomerLeft { .. } => {}
         }
@@ -242,15 +237,13 @@ impl Worker {
             Action::Policy { policy, routes } => (policy, routes),
             Action::Routes { routes } => {
                 routes.iter().for_each(|route| ledger.route(route));
-                return self.customers.iter_mut().for_each(|customer| customer.learn(&routes));
+                return self.each(view, ledger, out, |customer, ledger, out| {
+                    customer.learn(view.now, &routes, ledger, out)
+                });
             }
             Action::Overlay(overlay) => {
                 return self.each(view, ledger, out, |customer, ledger, out| {
-                    let over = customer.overlay(view.now, &overlay, ledger, out);
-                    over.unwrap_or_else(|error| {
-                        out.push(Output::End(Err(error.to_string())));
-                        Vec::new()
-                    })
+                    customer.overlay(view.now, &overlay, ledger, out)
                 });
             }
             Action::Told { topic: Topic::Batches, bytes, .. } => {
@@ -264,17 +257,13 @@ impl Worker {
         ledger.policy(view.process, &policy);
         routes.iter().for_each(|route| ledger.route(route));
         let word = word_of(&policy, routes);
-        for customer in &mut self.customers {
-            if let Err(error) = customer.policy(view.now, &word, ledger, out) {
-                out.push(Output::End(Err(error.to_string())));
-            }
-        }
-        // Commands that they did not answer before they left are obeyed by the others.
-        for id in &policy.released {
-            self.each(view, ledger, out, |customer, _, _| customer.lost(view.now, *id));
-        }
+        self.each(view, ledger, out, |customer, ledger, out| {
+            customer.policy(view.now, &word, ledger, out)
+        });
         let servers = view.cluster.ids_of(SERVER_GROUP).unwrap_or_default();
-        self.each(view, ledger, out, |customer, _, out| customer.command_again(&servers, out));
+        self.each(view, ledger, out, |customer, ledger, out| {
+            customer.command_again(&servers, ledger, out)
+        });
     }
 
     /// The customer that a message is for, if it has that one.
@@ -314,9 +303,8 @@ impl Worker {
                 ledger.route(&KeyRoute { key, route: *route });
             }
         }
-        if let Some(over) = customer.answered(view.now, message, ledger, out) {
-            self.over(view, over, ledger, out);
-        }
+        let over = customer.answered(view.now, message, ledger, out);
+        over.into_iter().for_each(|one| self.over(view, one, ledger, out));
     }
 
     /// Something came along a tree. Now and then it is lost, as when a link is cut.
