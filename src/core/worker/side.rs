@@ -4,10 +4,11 @@
 //! these for each customer, give it what happens, and do what it says ([`WorkerOutput`]).
 //!
 //! Pure: the time and what arrived are arguments. May touch `kv`, `trees`, `values` and `wire`;
-//! must not know who waits for a request, and leaves the local model to `local`.
+//! must not know who waits for a request, nor what the local model computes (`local`).
 
 mod answers;
 mod commands;
+mod here;
 mod membership;
 mod trees;
 
@@ -275,28 +276,6 @@ impl<D> WorkerSide<D> {
     pub fn end_ahead(&mut self, timestamp: i32, out: &mut WorkerOutput<D>) {
         let all = self.ahead.remove(&timestamp).unwrap_or_default();
         out.over.extend(self.requests.on_ahead(timestamp, all));
-    }
-
-    /// The local model has a request, and no server.
-    pub fn keep_local(&mut self, timestamp: i32) {
-        self.local.insert(timestamp);
-    }
-
-    /// True if the local model has that request.
-    #[must_use]
-    pub fn is_local(&self, timestamp: i32) -> bool {
-        self.local.contains(&timestamp)
-    }
-
-    /// How many requests the local model has.
-    #[must_use]
-    pub fn local_count(&self) -> usize {
-        self.local.len()
-    }
-
-    /// The local model gives a request back: it has answered it, or servers are to.
-    pub fn release_local(&mut self, timestamp: i32) {
-        self.local.remove(&timestamp);
     }
 
     /// A request goes to the servers: what of it is for the server of each rank. Only where keys

@@ -7,6 +7,7 @@ use crate::kv::Pending;
 use crate::wire::elastic::{KeyRoute, Placed, Route, SchedulerMessage};
 use crate::wire::trees::{Overlay, Ticket, TreeNode, TreeTable};
 use crate::wire::{server_id, worker_id};
+use crate::worker::Own;
 
 const NOW: Duration = Duration::from_secs(1);
 const SERVERS: [NodeId; 2] = [server_id(0), server_id(1)];
@@ -200,4 +201,39 @@ fn when_nothing_is_answered_any_more_all_fail_and_nothing_waits() {
     side.fail_all("the job has failed", &mut out);
     assert_eq!(ended(&out), [("push", false)]);
     assert!(out.all_failed && !side.waits());
+}
+
+#[test]
+fn a_request_of_the_local_model_is_of_no_server_until_it_is_left_to_one() {
+    let mut side = following();
+    let first = asked(&mut side, true);
+    let second = asked(&mut side, true);
+    side.keep_local(first.timestamp);
+    side.keep_local(second.timestamp);
+    let mut out = WorkerOutput::default();
+    side.lost(NOW, SERVERS[0], "it is gone", &mut out);
+    assert!(out.over.is_empty() && side.local_count() == 2, "neither waits for that server");
+    side.refuse_local(first.timestamp, "it does not fit".to_owned(), &mut out);
+    assert_eq!(ended(&out), [("push", false)]);
+    let mut slices = Slices::new();
+    slices.extend([Some(pairs(&[3], &[1; 8])), None]);
+    side.forward(NOW, &second, slices, &mut out);
+    assert!(side.waits() && side.local_count() == 0, "its server is gone");
+    side.validate().unwrap();
+}
+
+#[test]
+fn a_request_of_the_workers_own_is_one_of_the_server_in_whose_range_it_lies() {
+    let mut side = following();
+    let key = side.ranges()[1].begin + 3;
+    let meta = Meta { head: 0, push: true, pull: true, request: true, ..Meta::default() };
+    let own = |kv| Own { key, rank: 1, round: None, meta: meta.clone(), kv };
+    let mut out = WorkerOutput::default();
+    let begun = side.begin_own(NOW, own(pairs(&[key], &[1; 8])), "own", &mut out);
+    let sent = side.messages(&mut out);
+    assert_eq!((sent[0].meta.recver, Some(sent[0].meta.timestamp)), (SERVERS[1], begun));
+    side.fail(sent[0].meta.timestamp, "it cannot be sent", &mut out);
+    assert_eq!(ended(&out), [("own", false)]);
+    assert!(!side.flights().unwrap().has(sent[0].meta.timestamp));
+    side.validate().unwrap();
 }

@@ -9,21 +9,22 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 
+use super::ahead::longest;
 use super::{Payload, Requests, WorkerCustomer};
 use crate::delivery::Delivery;
 use crate::error::{NodeError, Result};
 use crate::recipient::Finish;
 use crate::running::NodeRef;
 use crate::sync::lock;
-use pslite_core::kv::{Assembled, Failure, FailureKind, Pending, RequestError, Slices};
+use pslite_core::kv::{Assembled, RequestError, Slices};
 use pslite_core::store::Reminder;
 use pslite_core::store::command::Head;
 use pslite_core::store::local::Obeyed;
 use pslite_core::wire::exchange::ExchangeSpec;
 use pslite_core::wire::exchange::word::{ExchangeId, ExchangeReport, ExchangeWord};
 use pslite_core::wire::topic::Topic;
-use pslite_core::wire::{Key, Meta, server_id};
-use pslite_core::worker::{Begins, LocalStep, LocalTraining, Own};
+use pslite_core::wire::{Key, Meta};
+use pslite_core::worker::{Begins, LocalStep, LocalTraining, WorkerOutput};
 use pslite_observe::log::{self, Level};
 
 /// Between two looks whether the job goes on, while somebody waits for the last rounds.
@@ -124,29 +125,45 @@ impl WorkerCustomer {
     fn do_steps(&self, node: &NodeRef, steps: Vec<LocalStep>) {
         for step in steps {
             match step {
-                LocalStep::Answer(timestamp, all) => {
-                    let mut state = lock(&self.requests);
-                    state.side.release_local(timestamp);
-                    let finished = state.side.requests_mut().on_ahead(timestamp, all);
-                    drop(state);
-                    finished.into_iter().for_each(|finished| self.finish(finished));
-                }
+                LocalStep::Answer(timestamp, all) => self.local_step(node, |state, out| {
+                    state.side.answer_local(timestamp, all, out);
+                    None
+                }),
                 LocalStep::Refuse(timestamp, why) => {
-                    let mut state = lock(&self.requests);
-                    state.side.release_local(timestamp);
-                    let failure = Failure::new(FailureKind::Refused, why);
-                    let finished = state.side.requests_mut().fail(timestamp, failure);
-                    self.tell_waiters(state);
-                    finished.into_iter().for_each(|finished| self.finish(finished));
+                    self.local_step(node, |state, out| {
+                        state.side.refuse_local(timestamp, why, out);
+                        None
+                    });
+                    self.tell_waiters(lock(&self.requests));
                 }
-                LocalStep::Forward(asked) => {
+                LocalStep::Forward(asked) => self.local_step(node, |state, out| {
                     let (meta, slices) = *asked;
-                    self.forward(node, &meta, slices);
-                }
-                LocalStep::Send(own) => self.send_own(node, *own),
+                    state.side.forward(node.now(), &meta, slices, out);
+                    Some(meta.timestamp)
+                }),
+                LocalStep::Send(own) => self.local_step(node, |state, out| {
+                    let payload = Payload::Own(own.key);
+                    let timestamp = state.side.begin_own(node.now(), *own, payload, out)?;
+                    state.asked(node.traffic(), timestamp);
+                    Some(timestamp)
+                }),
                 LocalStep::Say(report) => self.say(node, *report),
             }
         }
+    }
+
+    /// Does that to the requests, and what follows from it. If something cannot be sent, the
+    /// request that `step` returns has failed.
+    fn local_step(
+        &self,
+        node: &NodeRef,
+        step: impl FnOnce(&mut Requests, &mut WorkerOutput<Payload>) -> Option<i32>,
+    ) {
+        let mut out = WorkerOutput::default();
+        let mut state = lock(&self.requests);
+        state.side.set_longest_ahead(longest(node));
+        let sent = step(&mut state, &mut out);
+        self.perform_for(sent, Some(node), state, out);
     }
 
     /// Tells the scheduler.
@@ -154,37 +171,6 @@ impl WorkerCustomer {
         let of = ExchangeId { app: self.base.app_id, customer: self.base.customer_id };
         let bytes = ExchangeReport { of, ..report }.bytes();
         node.tell(Topic::Exchange, bytes);
-    }
-
-    /// A request of the program goes to the servers after all.
-    fn forward(&self, node: &NodeRef, meta: &Meta, slices: Slices) {
-        let mut state = lock(&self.requests);
-        state.side.release_local(meta.timestamp);
-        let slices = slices.into_iter().enumerate();
-        let slices = slices.filter_map(|(rank, slice)| slice.map(|kv| (rank, kv)));
-        if let Err(error) = self.begin_and_send(node, state, meta, slices) {
-            let finished =
-                lock(&self.requests).side.requests_mut().fail(meta.timestamp, error.to_string());
-            finished.into_iter().for_each(|finished| self.finish(finished));
-        }
-    }
-
-    /// Sends a request of the worker's own.
-    fn send_own(&self, node: &NodeRef, Own { key, rank, meta, kv, .. }: Own) {
-        let mut state = lock(&self.requests);
-        let timestamp = state.side.requests_mut().new_request(&[server_id(rank as usize)]);
-        state.asked(node.traffic(), timestamp);
-        let pending = Pending::pull(kv.keys.clone(), false, Payload::Own(key));
-        if state.side.requests_mut().expect(timestamp, pending).is_err() {
-            return; // The job is over.
-        }
-        let meta = Meta { timestamp, ..meta };
-        let slice = std::iter::once((rank as usize, kv));
-        if let Err(error) = self.begin_and_send(node, state, &meta, slice) {
-            let finished =
-                lock(&self.requests).side.requests_mut().fail(timestamp, error.to_string());
-            finished.into_iter().for_each(|finished| self.finish(finished));
-        }
     }
 
     /// A request of the worker's own is over.

@@ -86,6 +86,17 @@ impl WorkerCustomer {
     pub(super) fn perform(
         &self,
         node: Option<&NodeRef>,
+        state: MutexGuard<'_, Requests>,
+        out: WorkerOutput<Payload>,
+    ) {
+        self.perform_for(None, node, state, out);
+    }
+
+    /// The same, for that request: it fails if something cannot be sent.
+    pub(super) fn perform_for(
+        &self,
+        request: Option<i32>,
+        node: Option<&NodeRef>,
         mut state: MutexGuard<'_, Requests>,
         mut out: WorkerOutput<Payload>,
     ) {
@@ -95,11 +106,16 @@ impl WorkerCustomer {
         }
         state.count(&out.answered);
         drop(state);
-        // An error could only be told to threads that wait, and the failure of the job tells them.
         if let Some(node) = node
             && let Err(error) = self.send_outgoing(node, messages)
         {
-            log::write(Level::Verbose, &error.to_string());
+            match request {
+                Some(timestamp) => {
+                    lock(&self.requests).side.fail(timestamp, &error.to_string(), &mut out);
+                }
+                // Only threads that wait could be told, and the failure of the job tells them.
+                None => log::write(Level::Verbose, &error.to_string()),
+            }
         }
         out.over.into_iter().for_each(|finished| self.finish(finished));
         if out.all_failed {

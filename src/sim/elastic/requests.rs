@@ -19,7 +19,7 @@ use pslite_core::values::{KeySpace, KvPairs, Space, key_at};
 use pslite_core::wire::elastic::{KeyRoute, Placed, SchedulerMessage};
 use pslite_core::wire::trees::Overlay;
 use pslite_core::wire::{EMPTY, Frames, Key, Message, Meta, NodeId, id_to_rank, server_id};
-use pslite_core::worker::{Follower, WorkerOutput, WorkerSide};
+use pslite_core::worker::{Follower, Own, WorkerOutput, WorkerSide};
 
 /// Every second worker asks about values of so many bytes.
 const LEAST_ASKED: u64 = 96;
@@ -133,11 +133,7 @@ impl<D> Requests<D> {
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) -> Result<(), String> {
-        for (rank, kv) in slices.iter().enumerate() {
-            let Some(kv) = kv else { continue };
-            let first = self.side.ranges().get(rank).map_or(0, |range| range.begin);
-            self.keys.insert((meta.timestamp, rank as u32), form_of(meta, kv, first).1);
-        }
+        self.note_keys(meta, &slices);
         let slices = slices.into_iter().enumerate();
         let slices = slices.filter_map(|(rank, slice)| slice.map(|kv| (rank, kv)));
         let mut done = WorkerOutput::default();
@@ -145,6 +141,15 @@ impl<D> Requests<D> {
         let over = self.perform(done, ledger, out);
         debug_assert!(over.is_empty(), "nothing was answered");
         begun.map_err(|error| error.to_string())
+    }
+
+    /// Which keys the slices of a request are about.
+    fn note_keys(&mut self, meta: &Meta, slices: &Slices) {
+        for (rank, kv) in slices.iter().enumerate() {
+            let Some(kv) = kv else { continue };
+            let first = self.side.ranges().get(rank).map_or(0, |range| range.begin);
+            self.keys.insert((meta.timestamp, rank as u32), form_of(meta, kv, first).1);
+        }
     }
 
     // ---- what the local model answers (docs/nbsync.md) ------------------------------------------
@@ -166,49 +171,63 @@ impl<D> Requests<D> {
     }
 
     /// The local model has answered a request.
-    pub(super) fn answer_local(&mut self, timestamp: i32, all: Vec<AheadSlice>) -> Option<Over<D>> {
-        self.side.release_local(timestamp);
-        let finished = self.side.requests_mut().on_ahead(timestamp, all);
-        finished.map(|finished| self.over(finished))
+    pub(super) fn answer_local(
+        &mut self,
+        timestamp: i32,
+        all: Vec<AheadSlice>,
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+    ) -> Vec<Over<D>> {
+        let mut done = WorkerOutput::default();
+        self.side.answer_local(timestamp, all, &mut done);
+        self.perform(done, ledger, out)
     }
 
     /// The local model has refused a request.
-    pub(super) fn refuse_local(&mut self, timestamp: i32, why: String) -> Option<Over<D>> {
-        self.side.release_local(timestamp);
-        let finished = self.side.requests_mut().fail(timestamp, why);
-        finished.map(|finished| self.over(finished))
+    pub(super) fn refuse_local(
+        &mut self,
+        timestamp: i32,
+        why: String,
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+    ) -> Vec<Over<D>> {
+        let mut done = WorkerOutput::default();
+        self.side.refuse_local(timestamp, why, &mut done);
+        self.perform(done, ledger, out)
     }
 
     /// The local model leaves a request to the servers.
-    ///
-    /// # Errors
-    /// As [`Self::values`].
     pub(super) fn forward(
         &mut self,
         now: Duration,
-        (meta, slices): (Meta, Slices),
+        asked: (Meta, Slices),
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
-    ) -> Result<(), String> {
-        self.side.release_local(meta.timestamp);
-        self.go(now, &meta, slices, ledger, out)
+    ) -> Vec<Over<D>> {
+        let (meta, slices) = asked;
+        self.note_keys(&meta, &slices);
+        let mut done = WorkerOutput::default();
+        self.side.forward(now, &meta, slices, &mut done);
+        self.perform(done, ledger, out)
     }
 
-    /// The local model sends a request of its own. Its name.
-    ///
-    /// # Errors
-    /// As [`Self::values`].
-    pub(super) fn send_own(
+    /// The local model makes a request of its own, and its name. `None`: the job is over.
+    pub(super) fn begin_own(
         &mut self,
         now: Duration,
-        (meta, kv): (&Meta, &KvPairs),
+        own: Own,
         payload: D,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
-    ) -> Result<i32, String> {
-        let (meta, slices) = self.open((meta.head, meta.push, meta.pull), kv, payload)?;
-        self.go(now, &meta, slices, ledger, out)?;
-        Ok(self.name_of(meta.timestamp))
+    ) -> (Option<i32>, Vec<Over<D>>) {
+        let (rank, key) = (own.rank, own.key);
+        let mut done = WorkerOutput::default();
+        let begun = self.side.begin_own(now, own, payload, &mut done);
+        if let Some(timestamp) = begun {
+            self.keys.insert((timestamp, rank), key);
+        }
+        let over = self.perform(done, ledger, out);
+        (begun.map(|timestamp| self.name_of(timestamp)), over)
     }
 
     // ---- what comes back ------------------------------------------------------------------------

@@ -16,7 +16,7 @@ use super::super::config::Exchanges;
 use super::super::exchange;
 use super::super::ledger::{Exchanged, Ledger};
 use super::super::workload::Push;
-use super::{Purpose, Worker, WorkerConfig};
+use super::{Over, Purpose, Worker, WorkerConfig};
 use crate::app::{Output, View};
 use pslite_core::invariant::Valid;
 use pslite_core::kv::Assembled;
@@ -336,21 +336,17 @@ impl Worker {
         while let Some(step) = self.trainer.as_mut().and_then(|one| one.steps.pop_front()) {
             let customer = &mut self.customers[0];
             let over = match step {
-                LocalStep::Answer(timestamp, all) => customer.answer_local(timestamp, all),
-                LocalStep::Refuse(timestamp, why) => customer.refuse_local(timestamp, why),
-                LocalStep::Forward(asked) => {
-                    if let Err(why) = customer.forward(view.now, *asked, ledger, out) {
-                        out.push(Output::End(Err(why)));
-                    }
-                    None
+                LocalStep::Answer(timestamp, all) => {
+                    customer.answer_local(timestamp, all, ledger, out)
                 }
-                LocalStep::Send(own) => {
-                    self.send_own(view, *own, ledger, out);
-                    None
+                LocalStep::Refuse(timestamp, why) => {
+                    customer.refuse_local(timestamp, why, ledger, out)
                 }
+                LocalStep::Forward(asked) => customer.forward(view.now, *asked, ledger, out),
+                LocalStep::Send(own) => self.send_own(view, *own, ledger, out),
                 LocalStep::Say(report) => {
                     out.push(exchange::tell(&report));
-                    None
+                    Vec::new()
                 }
             };
             over.into_iter().for_each(|one| self.over(view, one, ledger, out));
@@ -388,30 +384,30 @@ impl Worker {
     fn send_own(
         &mut self,
         view: &View<'_>,
-        Own { key, round, meta, mut kv, .. }: Own,
+        mut own: Own,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
-    ) {
-        let Some(trainer) = &mut self.trainer else { return };
+    ) -> Vec<Over<Purpose>> {
+        let Some(trainer) = &mut self.trainer else { return Vec::new() };
         let customer = &mut self.customers[0];
-        if let Some(round) = round {
+        let (key, push) = (own.key, own.meta.push);
+        if let Some(round) = own.round {
             let before = trainer.last.replace(round);
             ledger.in_turn(self.rank, before, round);
         }
-        if meta.push {
+        if push {
             let done = trainer.done.entry(key).or_default();
-            kv.vals = customer.sabotage.delta(kv.vals, done.sent.is_empty());
+            own.kv.vals = customer.sabotage.delta(own.kv.vals, done.sent.is_empty());
             // All tensors are pushed in each iteration. One that is held has not begun.
             done.sent.push(trainer.training.counts().iterations);
         }
-        let sent = customer.send_own(view.now, (&meta, &kv), Purpose::Own { key }, ledger, out);
-        match sent {
-            Ok(name) => {
-                let what = if meta.push { "delta" } else { "first value" };
-                ledger.wait_begun(view.process, name, format!("{what} of key {key}"));
-            }
-            Err(why) => out.push(Output::End(Err(why))),
+        let purpose = Purpose::Own { key };
+        let (begun, over) = customer.begin_own(view.now, own, purpose, ledger, out);
+        if let Some(name) = begun {
+            let what = if push { "delta" } else { "first value" };
+            ledger.wait_begun(view.process, name, format!("{what} of key {key}"));
         }
+        over
     }
 
     /// A request of the local model's own is over.
