@@ -178,9 +178,7 @@ impl<D> Requests<D> {
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) -> Vec<Over<D>> {
-        let mut done = WorkerOutput::default();
-        self.side.answer_local(timestamp, all, &mut done);
-        self.perform(done, ledger, out)
+        self.step(ledger, out, |side, done| side.answer_local(timestamp, all, done))
     }
 
     /// The local model has refused a request.
@@ -191,9 +189,7 @@ impl<D> Requests<D> {
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) -> Vec<Over<D>> {
-        let mut done = WorkerOutput::default();
-        self.side.refuse_local(timestamp, why, &mut done);
-        self.perform(done, ledger, out)
+        self.step(ledger, out, |side, done| side.refuse_local(timestamp, why, done))
     }
 
     /// The local model leaves a request to the servers.
@@ -206,12 +202,11 @@ impl<D> Requests<D> {
     ) -> Vec<Over<D>> {
         let (meta, slices) = asked;
         self.note_keys(&meta, &slices);
-        let mut done = WorkerOutput::default();
-        self.side.forward(now, &meta, slices, &mut done);
-        self.perform(done, ledger, out)
+        self.step(ledger, out, |side, done| side.forward(now, &meta, slices, done))
     }
 
-    /// The local model makes a request of its own, and its name. `None`: the job is over.
+    /// The local model makes a request of its own. Its name, or `None` if the job is over; and the
+    /// requests that are over.
     pub(super) fn begin_own(
         &mut self,
         now: Duration,
@@ -249,9 +244,7 @@ impl<D> Requests<D> {
         out: &mut Vec<Output>,
     ) -> Option<Vec<Over<D>>> {
         let timestamp = self.side.first_ahead()?;
-        let mut done = WorkerOutput::default();
-        self.side.end_ahead(timestamp, &mut done);
-        Some(self.perform(done, ledger, out))
+        Some(self.step(ledger, out, |side, done| side.end_ahead(timestamp, done)))
     }
 
     /// Others may go on without this worker.
@@ -370,9 +363,7 @@ impl<D> Requests<D> {
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) -> Vec<Over<D>> {
-        let mut done = WorkerOutput::default();
-        self.side.lost(now, server, "it is gone", &mut done);
-        self.perform(done, ledger, out)
+        self.step(ledger, out, |side, done| side.lost(now, server, "it is gone", done))
     }
 
     /// A new policy.
@@ -383,11 +374,11 @@ impl<D> Requests<D> {
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) -> Vec<Over<D>> {
-        let mut done = WorkerOutput::default();
-        self.side.policy(now, word, &mut done);
-        // Commands that they did not answer before they left are obeyed by the others.
-        word.released.iter().for_each(|server| self.side.end_commands(*server, &mut done));
-        self.perform(done, ledger, out)
+        self.step(ledger, out, |side, done| {
+            side.policy(now, word, done);
+            // Commands that they did not answer before they left are obeyed by the others.
+            word.released.iter().for_each(|server| side.end_commands(*server, done));
+        })
     }
 
     /// Pieces have moved.
@@ -398,9 +389,7 @@ impl<D> Requests<D> {
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) -> Vec<Over<D>> {
-        let mut done = WorkerOutput::default();
-        self.side.learn(now, routes, &mut done);
-        self.perform(done, ledger, out)
+        self.step(ledger, out, |side, done| side.learn(now, routes, done))
     }
 
     /// Time has passed: what waits may go now, and what was put off comes.
@@ -410,12 +399,13 @@ impl<D> Requests<D> {
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) -> Vec<Over<D>> {
-        let mut done = WorkerOutput::default();
-        for meta in std::mem::take(&mut self.later) {
-            self.side.answered(now, &meta, KvPairs::default(), &mut done);
-        }
-        self.side.retry(now, &mut done);
-        self.perform(done, ledger, out)
+        let later = std::mem::take(&mut self.later);
+        self.step(ledger, out, |side, done| {
+            for meta in later {
+                side.answered(now, &meta, KvPairs::default(), done);
+            }
+            side.retry(now, done);
+        })
     }
 
     // ---- along trees ----------------------------------------------------------------------------
@@ -429,9 +419,7 @@ impl<D> Requests<D> {
         out: &mut Vec<Output>,
     ) -> Vec<Over<D>> {
         ledger.overlay(overlay);
-        let mut done = WorkerOutput::default();
-        self.side.overlay(now, overlay, &mut done);
-        self.perform(done, ledger, out)
+        self.step(ledger, out, |side, done| side.overlay(now, overlay, done))
     }
 
     /// Something came along a tree.
@@ -453,7 +441,19 @@ impl<D> Requests<D> {
 
     // ---- what is to be done ---------------------------------------------------------------------
 
-    /// Does what the side says: sends, and says which requests are over.
+    /// Does that to the side, and then what it says. The requests that are over.
+    fn step(
+        &mut self,
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+        step: impl FnOnce(&mut WorkerSide<D>, &mut WorkerOutput<D>),
+    ) -> Vec<Over<D>> {
+        let mut done = WorkerOutput::default();
+        step(&mut self.side, &mut done);
+        self.perform(done, ledger, out)
+    }
+
+    /// Does what the side says. The requests that are over.
     fn perform(
         &mut self,
         mut done: WorkerOutput<D>,
