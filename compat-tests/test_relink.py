@@ -210,6 +210,13 @@ def test_devices_and_types_arrive(environment):
         environment=environment)
 
 
+@pytest.mark.parametrize("transport", ["tcp", "shm"])
+def test_a_caller_looks_before_the_end_in_p3_mode(transport):
+    """However often it loses its processor just after its call has returned."""
+    run(build("gcc-c++11", "relink_p3.cc"), workers=1, servers=1,
+        environment={"DMLC_PS_VAN_TYPE": "p3", "PSLITE_TRANSPORT": transport})
+
+
 @pytest.mark.parametrize("environment",
                          [{}, {"PS_HEARTBEAT_TIMEOUT": 2, "PSLITE_RECOVERY_WAIT": 2}], ids=str)
 def test_a_lost_server_is_told(environment):

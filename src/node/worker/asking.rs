@@ -112,7 +112,7 @@ impl WorkerCustomer {
     ) -> Result<i32> {
         let (node, kv) = (self.node()?, self.placed_pairs(request)?);
         let timestamp = self.begin(&node, kv.keys.clone(), sink, done)?;
-        let _call = self.calls.begin(timestamp);
+        let _call = self.calls.begin(timestamp, node.settings().priority_van);
         self.note_push(&node, request, &kv.keys);
         self.failing(timestamp, self.try_send(&node, timestamp, (request, &kv)))?;
         Ok(timestamp)
@@ -123,8 +123,9 @@ impl WorkerCustomer {
     /// # Errors
     /// As [`Self::request`]; the request has failed then. No error if it had ended before.
     pub(crate) fn send(&self, timestamp: i32, request: &Request) -> Result<()> {
-        let _call = self.calls.begin(timestamp);
-        let sent = self.node().and_then(|node| {
+        let node = self.node();
+        let _call = self.calls.begin(timestamp, is_p3(&node));
+        let sent = node.and_then(|node| {
             let kv = self.placed_pairs(request)?;
             self.note_push(&node, request, &kv.keys);
             self.try_send(&node, timestamp, (request, &kv))
@@ -283,6 +284,11 @@ impl WorkerCustomer {
             ..Meta::default()
         }
     }
+}
+
+/// True in p3 mode, where a request does not end before its caller has moved on (`calls`).
+pub(super) fn is_p3(node: &Result<NodeRef>) -> bool {
+    node.as_ref().is_ok_and(|node| node.settings().priority_van)
 }
 
 /// Workers do not command workers, nor servers servers. As with stock, whose nodes have no

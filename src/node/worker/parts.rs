@@ -1,7 +1,9 @@
 //! Requests that the application cuts itself (a slicer of its own). May touch the customer.
 
+use super::asking::is_p3;
 use super::{Request, WorkerCustomer};
 use crate::error::{NodeError, Result};
+use crate::running::NodeRef;
 use crate::sync::lock;
 use pslite_core::kv::Slices;
 use pslite_core::values::{KEY_SIZE, KvPairs};
@@ -19,27 +21,29 @@ impl WorkerCustomer {
         request: &Request,
         parts: Vec<(usize, KvPairs)>,
     ) -> Result<()> {
-        let _call = self.calls.begin(timestamp);
-        self.failing(timestamp, self.try_send_parts(timestamp, request, parts))
+        let node = self.node();
+        let _call = self.calls.begin(timestamp, is_p3(&node));
+        let sent = node.and_then(|node| self.try_send_parts(&node, timestamp, request, parts));
+        self.failing(timestamp, sent)
     }
 
     fn try_send_parts(
         &self,
+        node: &NodeRef,
         timestamp: i32,
         request: &Request,
-        parts: Vec<(usize, KvPairs)>,
+        mut parts: Vec<(usize, KvPairs)>,
     ) -> Result<()> {
-        let (node, mut parts) = (self.node()?, parts);
         for (_, kv) in &mut parts {
             if let Some(keys) = self.placed(&kv.keys)? {
                 kv.keys = keys;
             }
         }
         if let Some((_, kv)) = parts.first() {
-            self.note_push(&node, request, &kv.keys);
+            self.note_push(node, request, &kv.keys);
         }
         let slices = slices_of(node.settings().server_groups(), parts)?;
-        self.send_slices(&node, lock(&self.requests), (timestamp, request), slices)
+        self.send_slices(node, lock(&self.requests), (timestamp, request), slices)
     }
 }
 
