@@ -269,7 +269,10 @@ impl<'a> Job<'a> {
 
     /// The end of a pause: what reached the process meanwhile happens now.
     fn resume(&mut self, process: Process) {
-        self.pauses.end(process).into_iter().for_each(|happening| self.happened(happening));
+        self.pauses
+            .end(process, self.now)
+            .into_iter()
+            .for_each(|happening| self.happened(happening));
     }
 
     /// Something happened to that process: how it stands may be new.
@@ -335,7 +338,7 @@ impl<'a> Job<'a> {
     }
 
     fn kill(&mut self, process: Process) {
-        self.pauses.end(process);
+        self.pauses.end(process, self.now);
         self.with(process, |node, _| node.kill());
     }
 

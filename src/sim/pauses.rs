@@ -11,7 +11,12 @@ use super::network::{Happening, Process};
 pub(super) struct Pauses {
     /// Until when, and what waits.
     all: BTreeMap<Process, (Duration, Vec<Happening>)>,
+    /// When those that go on again began to.
+    over: BTreeMap<Process, Duration>,
 }
+
+/// Who goes on again is heard of after that time.
+const HEARD_AGAIN: Duration = Duration::from_secs(1);
 
 impl Pauses {
     /// The process stands still until then.
@@ -29,6 +34,12 @@ impl Pauses {
         self.all.contains_key(&process)
     }
 
+    /// True if the process stands still, or did until just now: others may yet take it for dead.
+    pub(super) fn may_seem_dead(&self, process: Process, now: Duration) -> bool {
+        let over = self.over.get(&process);
+        self.holds(process) || over.is_some_and(|over| now < *over + HEARD_AGAIN)
+    }
+
     /// Gives back what can happen now: not what reaches somebody who stands still.
     pub(super) fn pass(&mut self, happening: Happening) -> Option<Happening> {
         match self.all.get_mut(&happening.process()) {
@@ -41,8 +52,10 @@ impl Pauses {
     }
 
     /// The process goes on: what waited, in its order.
-    pub(super) fn end(&mut self, process: Process) -> Vec<Happening> {
-        self.all.remove(&process).unwrap_or_default().1
+    pub(super) fn end(&mut self, process: Process, now: Duration) -> Vec<Happening> {
+        let Some((_, waiting)) = self.all.remove(&process) else { return Vec::new() };
+        self.over.insert(process, now);
+        waiting
     }
 
     /// Who stands still.

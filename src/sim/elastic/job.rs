@@ -200,7 +200,7 @@ impl<'a> Job<'a> {
 
     /// The end of a pause: what reached the process meanwhile happens now.
     fn resume(&mut self, process: Process) {
-        let waiting = self.pauses.end(process);
+        let waiting = self.pauses.end(process, self.now);
         self.settle(process);
         waiting.into_iter().for_each(|happening| self.happened(happening));
     }
@@ -313,7 +313,8 @@ impl<'a> Job<'a> {
         let Some(scheduler) = scheduler.map(Node::cluster) else { return false };
         let trains = |process: &Process| {
             let node = self.nodes.get(*process).and_then(Option::as_ref);
-            let node = node.filter(|node| !node.is_over() && !self.pauses.holds(*process));
+            let node = node
+                .filter(|node| !node.is_over() && !self.pauses.may_seem_dead(*process, self.now));
             node.is_some_and(|node| {
                 let (me, live) = (node.cluster().me(), &scheduler.policy().live);
                 let named = live.iter().any(|w| (w.node, w.incarnation) == (me.id, me.incarnation));
@@ -345,7 +346,7 @@ impl<'a> Job<'a> {
         how(&mut self.network, self.now, process);
         let Some(node) = self.nodes.get_mut(process).and_then(Option::as_mut) else { return };
         node.kill();
-        self.pauses.end(process);
+        self.pauses.end(process, self.now);
         if self.config.is_server(process) {
             let id = node.cluster().me().id;
             self.deaths += 1;
