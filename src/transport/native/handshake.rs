@@ -100,7 +100,7 @@ impl Handshake {
     /// Tells the guest, and the log, why it is sent away.
     pub(super) fn say_why(&self, error: &io::Error) {
         static GREETING_LIMIT: std::sync::OnceLock<RateLimit> = std::sync::OnceLock::new();
-        if error.kind() == io::ErrorKind::UnexpectedEof {
+        if is_gone(error) {
             return;
         }
         let text = error.to_string();
@@ -118,6 +118,13 @@ impl Handshake {
             );
         }
     }
+}
+
+/// True if the guest has left by itself, so that nobody refused it. The kernel reports a reset
+/// in place of the end if the guest left before it had read our answer.
+pub(super) fn is_gone(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe)
 }
 
 fn refused(text: &str) -> io::Error {
@@ -145,4 +152,63 @@ fn check(hello: &Hello, shared: &Shared) -> io::Result<()> {
         return Err(refused("a channel without a number"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::net::{TcpListener, TcpStream};
+
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+    use super::*;
+    use crate::native::attempt::hello_of;
+    use crate::native::types::NativeOptions;
+
+    /// A guest and its handshake.
+    fn guest() -> (TcpStream, Handshake) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let guest = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (socket, address) = listener.accept().unwrap();
+        let address = Arc::from(address.to_string());
+        (guest, Handshake::new(OwnedFd::from(socket), address, Instant::now()))
+    }
+
+    /// What the next step says once something has come.
+    fn step(handshake: &mut Handshake, shared: &Shared) -> io::Result<Wish> {
+        let mut socket = [PollFd::new(handshake.socket.as_fd(), PollFlags::POLLIN)];
+        assert_eq!(poll(&mut socket, PollTimeout::from(10_000_u16)), Ok(1));
+        handshake.step(shared)
+    }
+
+    /// With or without an answer that it has not read: the kernel reports them differently.
+    #[test]
+    fn a_guest_that_leaves_is_not_refused() {
+        let shared = Shared::new(NativeOptions::new(1, Some([5; 16]))).unwrap();
+        let hello = Hello { query: true, ..hello_of(&shared, 1, None, 1) };
+        let asks = greeting(Kind::Hello, &hello.encode());
+        // A greeting is read in two steps, its head and the rest. It is answered in the second.
+        for (said, steps) in [(&[][..], 0), (&asks[..10], 1), (&asks, 1), (&asks, 2)] {
+            let (mut guest, mut handshake) = guest();
+            guest.write_all(said).unwrap();
+            for _ in 0..steps {
+                assert!(matches!(step(&mut handshake, &shared), Ok(Wish::Wait)));
+            }
+            drop(guest);
+            let last = (0..3).map(|_| step(&mut handshake, &shared)).find_map(Result::err);
+            let error = last.expect("it has left");
+            assert!(is_gone(&error), "{} bytes, {steps} steps: {error}", said.len());
+        }
+    }
+
+    #[test]
+    fn a_guest_without_the_token_is_refused() {
+        let shared = Shared::new(NativeOptions::new(1, Some([5; 16]))).unwrap();
+        let hello = Hello { token: [6; 16], ..hello_of(&shared, 1, None, 1) };
+        let (mut guest, mut handshake) = guest();
+        guest.write_all(&greeting(Kind::Hello, &hello.encode())).unwrap();
+        let error = step(&mut handshake, &shared).and_then(|_| step(&mut handshake, &shared));
+        let error = error.unwrap_err();
+        assert!(!is_gone(&error), "{error}");
+    }
 }

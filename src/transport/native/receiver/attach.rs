@@ -14,6 +14,7 @@ use super::windows::Inflow;
 use super::{Entry, InConnection, OF_RING, Receiver};
 use crate::native::counters::add;
 use crate::native::greeting::greeting;
+use crate::native::handshake::is_gone;
 use crate::native::pipe::{InPipe, socket_write_with};
 use crate::native::plane::Arrival;
 use crate::native::reader::Reader;
@@ -43,7 +44,9 @@ impl Receiver {
         let arrivals = std::mem::take(&mut *lock(&self.plane.arrivals));
         for arrival in arrivals {
             let address = Arc::clone(&arrival.address);
-            if let Err(error) = self.attach(arrival, shared) {
+            if let Err(error) = self.attach(arrival, shared)
+                && !is_gone(&error)
+            {
                 log::write(
                     Level::Warning,
                     &format!("refused a connection from {address}: {error}"),
