@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms of `core`, and what each may name.
-const ROOMS: [(&str, &[&str]); 19] = [
+const ROOMS: [(&str, &[&str]); 20] = [
     ("awake", &[]),
     ("random", &[]),
     ("fifo", &[]),
@@ -27,6 +27,7 @@ const ROOMS: [(&str, &[&str]); 19] = [
     ("training", &["text", "wire", "invariant", "random", "lives"]),
     ("scheduler", &["cluster", "keys", "placement", "random", "text", "trees", "values", "wire"]),
     ("worker", &["wire", "values", "kv", "trees", "store", "training", "invariant"]),
+    ("server", &["wire", "values", "kv", "store", "cluster"]),
 ];
 
 /// The rooms of `node`, from the bottom up, and what each may name: only rooms before it. A room is

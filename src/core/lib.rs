@@ -9,8 +9,9 @@
 //!   which way sums and values take, `lives` whom the others wait for where workers come back;
 //! - `cluster`, `kv`, `delivery`, `store`, `placement` and `training` are state machines beside
 //!   each other;
-//! - `measuring` is what a node measures for the planners; `worker` joins what a worker has of
-//!   them; `scheduler` has the planners, and shows the membership and what it knows beside that.
+//! - `measuring` is what a node measures for the planners; `worker` and `server` join what a
+//!   customer that asks and one that serves have of them; `scheduler` has the planners, and shows
+//!   the membership and what it knows beside that.
 //!
 //! No clock, socket, file, thread or random source: time, chance and what arrived are arguments.
 //! `clippy.toml` beside this file has the list of what must not be called.
@@ -28,6 +29,7 @@ pub mod measuring;
 pub mod placement;
 pub mod random;
 pub mod scheduler;
+pub mod server;
 pub mod store;
 pub mod text;
 pub mod training;

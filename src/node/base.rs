@@ -7,8 +7,7 @@ use crate::delivery::Delivery;
 use crate::error::Result;
 use crate::running::{NodeRef, NodeSlot, running};
 use crate::work_queue::WorkQueue;
-use pslite_core::values::KvPairs;
-use pslite_core::wire::{DataType, Frames, Message, Meta};
+use pslite_core::wire::Message;
 
 /// Gets the messages of a customer, on the customer's thread, one after the other.
 pub type Handler = Box<dyn Fn(Message) + Send + Sync>;
@@ -30,32 +29,5 @@ impl Base {
     /// The node, if it runs.
     pub(crate) fn node(&self) -> Result<NodeRef> {
         running(&self.node)
-    }
-}
-
-/// Adds the frames: with keys there is always a frame of values, if only an empty one
-/// (kv_app.h:604).
-pub(crate) fn with_data(mut meta: Meta, kv: KvPairs) -> Message {
-    let mut data = Frames::new();
-    if !kv.keys.is_empty() {
-        let lens = (!kv.lens.is_empty()).then_some(kv.lens);
-        meta.data_type.push(DataType::UInt64 as i32);
-        meta.data_type.push(meta.value_type);
-        data.push(kv.keys);
-        data.push(kv.vals);
-        if let Some(lens) = lens {
-            meta.data_type.push(DataType::Int32 as i32);
-            data.push(lens);
-        }
-    }
-    Message { meta, data }
-}
-
-/// The other way round: keys, values and lengths, or nothing.
-pub(crate) fn pairs_of(data: Frames) -> KvPairs {
-    let mut frames = data.into_iter();
-    match (frames.next(), frames.next(), frames.next()) {
-        (Some(keys), Some(vals), lens) => KvPairs { keys, vals, lens: lens.unwrap_or_default() },
-        _ => KvPairs::default(),
     }
 }

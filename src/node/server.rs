@@ -241,7 +241,7 @@ impl ServerCustomer {
 
     /// Time has passed, or something was answered: claims may have changed.
     pub(crate) fn advance(&self) {
-        self.with_store_server(|store| store.claim_changes(&self.front));
+        self.with_store_server(|store| store.tick(&self.front));
         self.with_movable(|movable| movable.advance(&self.front));
     }
 

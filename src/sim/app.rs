@@ -7,8 +7,7 @@ use super::batches::Shares;
 use super::network::Process;
 use pslite_core::cluster::{Action, Cluster, Event};
 use pslite_core::kv::rounds::Round;
-use pslite_core::values::KvPairs;
-use pslite_core::wire::{DataType, Frames, Message, Meta, NodeId};
+use pslite_core::wire::{Message, Meta, NodeId};
 
 /// The command that ends a server (MXNet's `kStopServer`).
 pub(super) const STOP: i32 = 2;
@@ -137,30 +136,6 @@ pub(super) trait Application {
 pub(super) trait Judge {
     /// Something is wrong.
     fn fault(&mut self, text: String);
-}
-
-/// Adds the frames: with keys there is always a frame of values, if only an empty one
-/// (kv_app.h:604).
-pub(super) fn with_data(mut meta: Meta, kv: KvPairs) -> Message {
-    let mut data = Frames::new();
-    if !kv.keys.is_empty() {
-        meta.data_type.extend([DataType::UInt64 as i32, DataType::Other as i32]);
-        data.extend([kv.keys, kv.vals]);
-        if !kv.lens.is_empty() {
-            meta.data_type.push(DataType::Int32 as i32);
-            data.push(kv.lens);
-        }
-    }
-    Message { meta, data }
-}
-
-/// The keys, values and lens of a message.
-pub(super) fn pairs(data: Frames) -> KvPairs {
-    let mut frames = data.into_iter();
-    match (frames.next(), frames.next(), frames.next()) {
-        (Some(keys), Some(vals), lens) => KvPairs { keys, vals, lens: lens.unwrap_or_default() },
-        _ => KvPairs::default(),
-    }
 }
 
 /// The answer to a request, as far as it is the same for all.

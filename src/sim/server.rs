@@ -7,8 +7,9 @@
 
 use std::collections::BTreeMap;
 
-use super::app::{APP, Input, Output, STOP, View, answer, frame, pairs, with_data, words};
+use super::app::{APP, Input, Output, STOP, View, answer, frame, words};
 use pslite_core::kv::Unanswered;
+use pslite_core::kv::messages::{pairs_of, with_data};
 use pslite_core::kv::unanswered::Stuck;
 use pslite_core::values::{KvPairs, key_at};
 use pslite_core::wire::{ALL_GROUP, Key, Message, Meta, NodeId};
@@ -89,7 +90,7 @@ impl Server {
             }
             return;
         }
-        let kv = pairs(data);
+        let kv = pairs_of(data);
         let key = key_at(&kv.keys, 0).unwrap_or(0);
         self.unanswered.received(&meta, key, view.now);
         let stored = self.stored.entry(key).or_default();

@@ -2,10 +2,11 @@
 //! round after round, as MXNet's `dist_sync` store does. One that took the place of a dead worker
 //! asks the servers how far the job is and goes on from there.
 
-use super::app::{APP, Input, Judge, Output, Program, STOP, View, frame, pairs, with_data, words};
+use super::app::{APP, Input, Judge, Output, Program, STOP, View, frame, words};
 use super::batches::Batches;
 use super::ledger::{Ledger, WORDS, gradient};
 use pslite_core::cluster::Action;
+use pslite_core::kv::messages::{pairs_of, with_data};
 use pslite_core::kv::worker::Response;
 use pslite_core::kv::{Finished, Pending, State, WorkerRequests, slice};
 use pslite_core::random::Random;
@@ -221,7 +222,8 @@ impl Worker {
 
     fn response(&mut self, message: Message, ledger: &mut Ledger, out: &mut Vec<Output>) {
         let Message { meta, data } = message;
-        let response = Response { pairs: pairs(data), error: &meta.error, ..Response::default() };
+        let response =
+            Response { pairs: pairs_of(data), error: &meta.error, ..Response::default() };
         let finished = self.requests.on_response(meta.timestamp, meta.sender, response);
         if let Some(finished) = finished {
             self.finished(finished, ledger, out);

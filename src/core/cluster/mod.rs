@@ -40,7 +40,6 @@ mod refusals;
 mod registrant;
 mod registration;
 mod resume;
-pub mod said;
 mod signs;
 pub mod tenures;
 #[cfg(test)]

@@ -107,7 +107,7 @@ pub struct Tell {
     pub bytes: bytes::Bytes,
 }
 
-/// How a server's claims follow on those before ([`said::Said`](super::said::Said)).
+/// How a server's claims follow on those before (`server::Claims`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
     /// Which word of this server about its claims it is, from 1 on.

@@ -10,6 +10,7 @@ pub mod commands;
 mod error;
 pub mod flights;
 pub mod gate;
+pub mod messages;
 pub mod rounds;
 pub mod routes;
 pub mod slicer;

@@ -4,12 +4,13 @@
 use bytes::Bytes;
 
 use super::front::{Front, HAND_OVER};
-use crate::base::with_data;
 use crate::error::{NodeError, Result};
 use crate::running::NodeRef;
+use pslite_core::kv::messages::with_data;
+use pslite_core::server::messages;
 use pslite_core::store::Outgoing;
 use pslite_core::values::KvPairs;
-use pslite_core::wire::{Frames, Message, Meta};
+use pslite_core::wire::Meta;
 use pslite_observe::log::{self, Level};
 
 impl Front {
@@ -67,7 +68,7 @@ impl Front {
         request: &Meta,
         kv: KvPairs,
     ) -> Result<()> {
-        let mut meta = response_meta(known, &kv, self.base.app_id);
+        let mut meta = messages::answer(known, &kv, self.base.app_id);
         // What the application says of its values, not what the asker said of its own.
         meta.value_type = request.value_type;
         meta.devices = request.devices;
@@ -82,7 +83,7 @@ impl Front {
 
     /// Answers a request that the application's handler did not get.
     pub(super) fn send_answer(&self, node: &NodeRef, request: &Meta, kv: KvPairs) {
-        let meta = response_meta(request, &kv, self.base.app_id);
+        let meta = messages::answer(request, &kv, self.base.app_id);
         if let Err(error) = node.send(with_data(meta, kv)) {
             log::write(Level::Warning, &error.to_string());
         }
@@ -98,55 +99,15 @@ impl Front {
         }
         let node = self.node()?;
         let told = if node.is_ours(request.sender) { error } else { "" };
-        let meta = Meta {
-            head: request.head,
-            body,
-            simple_app: true,
-            app_id: self.base.app_id,
-            customer_id: request.customer_id,
-            timestamp: request.timestamp,
-            recver: request.sender,
-            error: told.to_owned(),
-            ..Meta::default()
-        };
-        node.send(Message { meta, data: Frames::new() })
+        node.send(messages::command_answer(request, self.base.app_id, body, told))
     }
 
     /// Sends another server something.
     pub(super) fn send_transfer(&self, outgoing: Outgoing) {
         let Ok(node) = self.node() else { return };
-        let Outgoing { to, transfer, frames } = outgoing;
-        let meta = Meta {
-            app_id: self.base.app_id,
-            customer_id: self.base.app_id,
-            recver: to,
-            request: true,
-            // A round waits for it, and the sender's own copies may fill the way for a second.
-            overtakes: transfer.is_confirmation(),
-            transfer: Some(Box::new(transfer)),
-            ..Meta::default()
-        };
-        let message = Message { meta, data: frames.into_iter().collect() };
         // A server that is gone: the scheduler says what follows from that.
-        if let Err(error) = node.send(message) {
+        if let Err(error) = node.send(messages::transfer(outgoing, self.base.app_id)) {
             log::write(Level::Verbose, &error.to_string());
         }
-    }
-}
-
-fn response_meta(request: &Meta, kv: &KvPairs, app_id: i32) -> Meta {
-    Meta {
-        head: request.head,
-        app_id,
-        customer_id: request.customer_id,
-        timestamp: request.timestamp,
-        recver: request.sender,
-        push: request.push,
-        pull: request.pull,
-        error: request.error.clone(),
-        // Without values it is waited for by somebody who then asks for more.
-        overtakes: request.placed.is_some() && !request.pull && kv.keys.is_empty(),
-        placed: request.placed.clone(),
-        ..Meta::default()
     }
 }

@@ -15,12 +15,11 @@ use crate::base::Base;
 use crate::delivery::Delivery;
 use crate::running::NodeRef;
 use crate::sync::lock;
-use pslite_core::cluster::said::Said;
-use pslite_core::cluster::{Difference, Event};
-use pslite_core::store::News;
+use pslite_core::cluster::Event;
+use pslite_core::server::{Claimed, Claims};
 use pslite_core::store::opaque::{Fetch, Opaque, OpaqueConfig, Step};
 use pslite_core::values::KvPairs;
-use pslite_core::wire::elastic::{Claim, Order, SchedulerMessage, Transfer};
+use pslite_core::wire::elastic::{Order, SchedulerMessage, Transfer};
 use pslite_core::wire::{Key, Message, Meta, NodeId};
 use pslite_observe::log::{self, Level};
 
@@ -87,7 +86,7 @@ pub(crate) struct Movable {
     /// Made when the job is known.
     keys: OnceLock<Arc<Mutex<Opaque>>>,
     /// What the scheduler was told of what is here.
-    said: Mutex<Said>,
+    claims: Mutex<Claims>,
 }
 
 /// The keys of an answer on its way: kept until the worker has confirmed it (over zmq, until it is
@@ -120,7 +119,7 @@ impl Drop for Underway {
 
 impl Movable {
     pub(crate) fn new(state: Box<dyn KeyState>) -> Self {
-        Self { state, keys: OnceLock::new(), said: Mutex::default() }
+        Self { state, keys: OnceLock::new(), claims: Mutex::default() }
     }
 
     /// For an application that was made without knowing of this.
@@ -211,11 +210,11 @@ impl Movable {
     /// The scheduler asks what is here.
     pub(crate) fn collect(&self, front: &Front, word: &SchedulerMessage) {
         let Ok(node) = front.node() else { return };
-        let mut said = lock(&self.said);
-        let claims = lock(self.keys(front, &node)).collect(word);
-        let difference = said.tell(None);
-        drop(said);
-        Self::say(&node, word.epoch, (claims, difference));
+        let mut claims = lock(&self.claims);
+        let held = lock(self.keys(front, &node)).collect(word);
+        let claimed = claims.all(word.epoch, held);
+        drop(claims);
+        say(&node, claimed);
     }
 
     /// Tells the scheduler what is here, if that has changed since it was told.
@@ -227,19 +226,15 @@ impl Movable {
     /// next tick.
     fn claim_news(&self, front: &Front, can_wait: bool) {
         let Ok(node) = front.node() else { return };
-        let mut said = lock(&self.said);
-        let mut keys = lock(self.keys(front, &node));
-        if !node.is_elastic() || !Said::is_due(keys.changes(), keys.held(), can_wait) {
+        if !node.is_elastic() {
             return;
         }
-        let (epoch, News { claims, gone }) = (keys.epoch(), keys.news());
-        let difference = said.tell(gone);
-        drop((keys, said));
-        Self::say(&node, epoch, (claims, difference));
-    }
-
-    fn say(node: &NodeRef, epoch: u64, (claims, difference): (Vec<Claim>, Difference)) {
-        node.event(Event::Claims { epoch, claims, difference, fixed: None, opaque: true });
+        let mut claims = lock(&self.claims);
+        let news = claims.news(&mut *lock(self.keys(front, &node)), can_wait);
+        drop(claims);
+        if let Some(claimed) = news {
+            say(&node, claimed);
+        }
     }
 
     /// This server was emptied, or the job is over.
@@ -316,6 +311,10 @@ impl Movable {
             steps.extend(more);
         }
     }
+}
+
+fn say(node: &NodeRef, claimed: Claimed) {
+    node.event(claimed.into_event(None, true));
 }
 
 /// Has the state machine looked at again: something that a move waits for is over.

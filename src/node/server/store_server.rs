@@ -9,7 +9,7 @@ mod pieces;
 mod sending;
 mod stalls;
 
-use self::sending::{answer_command, answer_command_with, respond, send};
+use self::sending::{answer_command, answer_command_with, perform, respond};
 use self::stalls::StallWatch;
 
 use std::fs::OpenOptions;
@@ -28,11 +28,11 @@ use crate::files::open_regular;
 use crate::running::NodeRef;
 use crate::sync::lock;
 use pslite_core::cluster::Event;
-use pslite_core::cluster::said::Said;
+use pslite_core::server::{ServerOutput, ServerSide};
 use pslite_core::store::command::Head;
 use pslite_core::store::elastic::Due;
 use pslite_core::store::profile::{Profiler, Served, TraceFile};
-use pslite_core::store::{Answer, Outbound, PART_BYTES, Store, StoreConfig};
+use pslite_core::store::{Answer, Outbound, PART_BYTES, StoreConfig};
 use pslite_core::values::spaces::space_begin;
 use pslite_core::values::{KvPairs, key_at, server_key_ranges};
 use pslite_core::wire::save::{SaveAsked, SaveTold};
@@ -70,7 +70,7 @@ struct Serving {
     rank: i32,
     first_key: u64,
     traffic: Arc<Traffic>,
-    store: Mutex<Store>,
+    side: Mutex<ServerSide>,
     /// The command that brought the optimizer.
     optimizer: Mutex<Option<Meta>>,
     profiler: Mutex<Profiler>,
@@ -78,8 +78,6 @@ struct Serving {
     profiles: AtomicBool,
     /// Nanoseconds that requests have taken here.
     busy: AtomicU64,
-    /// What the scheduler was told of what is here.
-    said: Mutex<Said>,
     /// When to say again which round waits.
     watch: Mutex<StallWatch>,
 }
@@ -138,18 +136,18 @@ impl StoreServer {
             let error = lock(&self.why_forbidden).clone();
             return self.refuse_request(front, &message.meta, error);
         }
-        let mut store = lock(&serving.store);
-        if let Some(error) = store.cannot_take(&message.meta, &message.data) {
-            drop(store);
+        let mut side = lock(&serving.side);
+        if let Some(error) = side.store().cannot_take(&message.meta, &message.data) {
+            drop(side);
             return self.cannot_take(front, serving, &message.meta, &error.to_string());
         }
         if let Ok(node) = node {
-            store.hear(node.now(), &message.meta, &message.data);
+            side.store_mut().hear(node.now(), &message.meta, &message.data);
         }
         let begin = awake::now();
-        let mut out = Outbound::default();
-        store.serve(message.meta.clone(), &message.data, &mut out);
-        drop(store);
+        let mut out = ServerOutput::default();
+        side.request(message.meta.clone(), &message.data, &mut out);
+        drop(side);
         let took = awake::since(begin);
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         serving.busy.fetch_add(nanos, Ordering::Relaxed);
@@ -158,10 +156,10 @@ impl StoreServer {
             && let Ok(node) = node
         {
             let times = (node.now().saturating_sub(took), took);
-            let event = served(serving, message, &out.answers, times);
+            let event = served(serving, message, &out.sent.answers, times);
             lock(&serving.profiler).served(event);
         }
-        send(front, node, out);
+        perform(front, node, out, None);
         Owner::Store
     }
 
@@ -194,13 +192,17 @@ impl StoreServer {
             return None;
         }
         let serving = self.served.get();
-        Some(serving.map_or_else(SaveTold::default, |serving| lock(&serving.store).saved(asked)))
+        Some(
+            serving.map_or_else(SaveTold::default, |serving| {
+                lock(&serving.side).store_mut().saved(asked)
+            }),
+        )
     }
 
     /// A node is gone, or another process has its id.
     pub(crate) fn forget_node(&self, node: NodeId) {
         if let Some(serving) = self.served.get() {
-            lock(&serving.store).forget_node(node);
+            lock(&serving.side).store_mut().forget_node(node);
         }
     }
 
@@ -208,7 +210,7 @@ impl StoreServer {
     pub(super) fn report_stalls(&self, front: &Front) {
         let (Ok(node), Some(serving)) = (front.node(), self.served.get()) else { return };
         if !self.handed_over.load(Ordering::Acquire) {
-            stalls::report(&serving.watch, &serving.store, &node);
+            stalls::report(&serving.watch, &serving.side, &node);
         }
     }
 
@@ -237,7 +239,8 @@ impl StoreServer {
             replicas: policy.as_ref().map_or(0, |policy| policy.replicas),
             part_bytes: PART_BYTES,
         };
-        let mut store = Store::new(config);
+        let mut side = ServerSide::new(config);
+        let store = side.store_mut();
         if let Some(memory) = node.lent_memory() {
             store.use_memory(Arc::new(Lending(memory)));
         }
@@ -254,12 +257,11 @@ impl StoreServer {
             rank,
             first_key,
             traffic: Arc::clone(node.traffic()),
-            store: Mutex::new(store),
+            side: Mutex::new(side),
             optimizer: Mutex::default(),
             profiler: Mutex::default(),
             profiles: AtomicBool::new(false),
             busy: AtomicU64::new(0),
-            said: Mutex::default(),
             watch: Mutex::new(StallWatch::new(settings.stall_report)),
         }))
     }
@@ -304,9 +306,9 @@ impl StoreServer {
                 return Owner::Application;
             }
         };
-        let mut out = Outbound::default();
-        let told = lock(&serving.store).agree(meta, &mut out);
-        send(front, &front.node(), out);
+        let mut out = ServerOutput::default();
+        let told = lock(&serving.side).store_mut().agree(meta, &mut out.sent);
+        perform(front, &front.node(), out, None);
         let (body, error) = match told {
             Ok(body) => (body, String::new()),
             Err(error) => (Bytes::new(), error.to_string()),
@@ -316,7 +318,7 @@ impl StoreServer {
     }
 
     fn optimizer(&self, front: &Front, serving: &Serving, meta: &Meta) -> Owner {
-        let store = &serving.store;
+        let side = &serving.side;
         match self.obey(front, serving, meta) {
             Ok(due) => {
                 *lock(&serving.optimizer) = Some(meta.clone());
@@ -330,12 +332,13 @@ impl StoreServer {
                 self.forbid(front, meta, &error.to_string())
             }
             Err(error)
-                if self.has_application && (meta.own_keys || !lock(store).is_shared_by_all()) =>
+                if self.has_application
+                    && (meta.own_keys || !lock(side).store().is_shared_by_all()) =>
             {
                 self.refuse(front, meta, &format!("{error}; {ONE_CUSTOMER}"))
             }
-            Err(error) if self.has_application && !lock(store).has_open_rounds() => {
-                self.hand_over(front, store, &error.to_string());
+            Err(error) if self.has_application && !lock(side).store().has_open_rounds() => {
+                self.hand_over(front, side, &error.to_string());
                 Owner::Application
             }
             Err(error) => self.refuse(front, meta, &error.to_string()),
@@ -405,10 +408,10 @@ impl StoreServer {
         }
         let optimizer = lock(&serving.optimizer).clone();
         if let Some(optimizer) = optimizer.filter(|_| self.has_application)
-            && lock(&serving.store).is_shared_by_all()
-            && lock(&serving.store).is_only_values()
+            && lock(&serving.side).store().is_shared_by_all()
+            && lock(&serving.side).store().is_only_values()
         {
-            self.hand_over(front, &serving.store, error);
+            self.hand_over(front, &serving.side, error);
             let meta = Meta { sender: HAND_OVER, ..optimizer };
             front.pass(Message { meta, data: Frames::new() });
             return Owner::Application;
@@ -432,10 +435,10 @@ impl StoreServer {
     }
 
     /// Gives all values to the application, by the pushes with which workers would have.
-    fn hand_over(&self, front: &Front, store: &Mutex<Store>, why: &str) {
+    fn hand_over(&self, front: &Front, side: &Mutex<ServerSide>, why: &str) {
         let text = format!("{why}; MXNet's own server takes over, in Python");
         log::write(Level::Info, &text);
-        let pushes = lock(store).give_away();
+        let pushes = lock(side).store_mut().give_away();
         self.handed_over.store(true, Ordering::Release);
         for (meta, frames) in pushes {
             let meta = Meta { sender: HAND_OVER, ..meta };

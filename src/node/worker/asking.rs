@@ -7,11 +7,11 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::{Done, Payload, Request, Requests, WorkerCustomer};
-use crate::base::with_data;
 use crate::error::{NodeError, Result};
 use crate::landing::PullSink;
 use crate::running::NodeRef;
 use crate::sync::lock;
+use pslite_core::kv::messages::with_data;
 use pslite_core::kv::{Answerer, Finished, Pending, Slices, slice};
 use pslite_core::values::KvPairs;
 use pslite_core::wire::{

@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 use super::{Payload, Requests, WorkerCustomer};
-use crate::base::pairs_of;
 use crate::running::NodeRef;
 use crate::sync::lock;
+use pslite_core::kv::messages::pairs_of;
 use pslite_core::store::SumOrder;
 use pslite_core::wire::elastic::{KeyRoute, SchedulerMessage};
 use pslite_core::wire::trees::Overlay;

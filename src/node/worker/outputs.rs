@@ -6,11 +6,11 @@ use std::sync::atomic::Ordering;
 
 use super::ahead::longest;
 use super::{Payload, Requests, WorkerCustomer};
-use crate::base::with_data;
 use crate::error::{NodeError, Result};
 use crate::running::NodeRef;
 use crate::sync::lock;
 use pslite_core::kv::flights::Outgoing;
+use pslite_core::kv::messages::with_data;
 use pslite_core::values::kind::form_of;
 use pslite_core::values::{Form, KvPairs};
 use pslite_core::wire::{Key, Meta};

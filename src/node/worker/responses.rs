@@ -5,10 +5,10 @@ use std::thread;
 use std::time::Duration;
 
 use super::{Payload, WorkerCustomer};
-use crate::base::pairs_of;
 use crate::delivery::Delivery;
 use crate::sync::lock;
 use pslite_core::kv::Finished;
+use pslite_core::kv::messages::pairs_of;
 use pslite_core::wire::elastic::SchedulerMessage;
 use pslite_core::wire::{Message, NodeId};
 use pslite_core::worker::WorkerOutput;

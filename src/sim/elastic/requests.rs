@@ -8,10 +8,11 @@ use bytes::Bytes;
 
 use super::ledger::Ledger;
 use super::sabotage::Sabotage;
-use crate::app::{APP, Output, pairs, with_data};
+use crate::app::{APP, Output};
 use pslite_core::invariant::Valid;
 use pslite_core::kv::commands::Again;
 use pslite_core::kv::flights::{AheadSlice, Outgoing};
+use pslite_core::kv::messages::{pairs_of, with_data};
 use pslite_core::kv::rounds::Round;
 use pslite_core::kv::{Answerer, Assembled, Finished, Pending, Slices, slice};
 use pslite_core::values::kind::form_of;
@@ -338,7 +339,7 @@ impl<D> Requests<D> {
                 let key = self.keys.get(&(meta.timestamp, placed.slice));
                 key.into_iter().for_each(|key| self.sabotage.taught(*key, placed));
             }
-            self.side.answered(now, &meta, pairs(data), &mut done);
+            self.side.answered(now, &meta, pairs_of(data), &mut done);
         }
         self.perform(done, ledger, out)
     }
@@ -433,7 +434,7 @@ impl<D> Requests<D> {
         let Message { meta, data } = message;
         let newest = self.side.relay().map_or(0, |relay| relay.trees().number());
         let mut done = WorkerOutput::default();
-        if let Some((meta, kv)) = self.sabotage.hop_in((meta, pairs(data)), newest) {
+        if let Some((meta, kv)) = self.sabotage.hop_in((meta, pairs_of(data)), newest) {
             self.side.hop(now, meta, kv, &mut done);
         }
         self.perform(done, ledger, out)

@@ -1,20 +1,22 @@
-//! A server of a simulated elastic job: the real store, given what comes as `node` gives it, and
-//! sending what it says. After each step the ledger sees what it holds.
+//! A server of a simulated elastic job: the side that `node` drives, given what comes, and sending
+//! what it says. After each step the ledger sees what its store holds.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::ledger::Ledger;
 use super::sabotage::Sabotage;
-use crate::app::{APP, Input, Judge, Output, View, answer, with_data};
-use pslite_core::cluster::said::Said;
-use pslite_core::cluster::{Action, Event, Policy};
+use crate::app::{APP, Input, Judge, Output, View};
+use bytes::Bytes;
+use pslite_core::cluster::{Action, Policy};
+use pslite_core::kv::messages::with_data;
+use pslite_core::server::{ServerOutput, ServerSide, messages};
 use pslite_core::store::command::Head;
 use pslite_core::store::elastic::Due;
-use pslite_core::store::{Answer, News, Outbound, Outgoing, Store, StoreConfig, SumOrder};
+use pslite_core::store::{Answer, Outbound, Store, StoreConfig, SumOrder};
 use pslite_core::values::key_at;
 use pslite_core::wire::elastic::{Claim, KeyRoute, SchedulerMessage, SchedulerMessageKind};
-use pslite_core::wire::{ALL_GROUP, Frames, Key, Message, Meta, NodeId};
+use pslite_core::wire::{ALL_GROUP, Key, Message, Meta, NodeId};
 
 /// What has so many items or fewer is checked after each step.
 pub(super) const ITEMS_EACH_STEP: usize = 64;
@@ -45,11 +47,9 @@ pub(super) struct Server {
     config: ServerConfig,
     sabotage: Sabotage,
     /// Made once the id is known.
-    store: Option<Store>,
+    side: Option<ServerSide>,
     /// Servers that are dead.
     lost: BTreeSet<NodeId>,
-    /// What the scheduler was told of what is here.
-    said: Said,
     /// When something was claimed for the first time.
     claims_since: Option<Duration>,
     leaving: bool,
@@ -60,17 +60,16 @@ impl Server {
         Self {
             config,
             sabotage,
-            store: None,
+            side: None,
             lost: BTreeSet::new(),
-            said: Said::default(),
             claims_since: None,
             leaving: false,
         }
     }
 
     /// The store, to look at.
-    pub(super) const fn store(&self) -> Option<&Store> {
-        self.store.as_ref()
+    pub(super) fn store(&self) -> Option<&Store> {
+        self.side.as_ref().map(ServerSide::store)
     }
 
     /// True if the scheduler has heard by now what it holds.
@@ -96,19 +95,18 @@ impl Server {
             Input::Elastic(action) => self.membership(view, *action, ledger, out),
             Input::NodeLost { id, .. } => self.node_lost(id),
             Input::Tick => {
-                out.extend(self.sabotage.late().into_iter().map(transfer_message));
-                self.claim(view.now, out);
+                let late = self.sabotage.late().into_iter();
+                out.extend(late.map(|outgoing| send(messages::transfer(outgoing, APP))));
+                self.step(view, ledger, out, ServerSide::tick);
             }
             Input::CustomerLeft { id, customer_id } => {
-                let mut sent = Outbound::default();
-                if let Some(store) = &mut self.store {
-                    store.customer_left(id, customer_id, &mut sent);
-                }
-                self.send(sent, ledger, out);
+                self.step(view, ledger, out, |side, told| {
+                    side.customer_left(id, customer_id, told);
+                });
             }
             Input::Barrier { .. } | Input::Unsent { .. } | Input::Wake => {}
         }
-        let Some(store) = &self.store else { return };
+        let Some(store) = self.store() else { return };
         let id = view.cluster.me().id;
         match about {
             // All that it holds is looked at only while that is little.
@@ -129,7 +127,7 @@ impl Server {
         let ServerConfig { workers, servers, replicas, order, .. } = self.config;
         let (id, elastic, part_bytes) = (me.id, true, SHORT_PARTS);
         let config = StoreConfig { workers, servers, id, order, elastic, replicas, part_bytes };
-        self.store = Some(Store::new(config));
+        self.side = Some(ServerSide::new(config));
         if !me.is_recovery {
             out.push(Output::Barrier { ticket: START, group: ALL_GROUP, leaving: false });
         }
@@ -140,9 +138,23 @@ impl Server {
         if !worker {
             self.lost.insert(id);
         }
-        if let Some(store) = self.store.as_mut().filter(|_| worker) {
-            store.forget_node(id);
+        if let Some(side) = self.side.as_mut().filter(|_| worker) {
+            side.store_mut().forget_node(id);
         }
+    }
+
+    /// Something happens to the side, and what follows from it is done.
+    fn step(
+        &mut self,
+        view: &View<'_>,
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+        step: impl FnOnce(&mut ServerSide, &mut ServerOutput),
+    ) {
+        let Some(side) = &mut self.side else { return };
+        let mut told = ServerOutput::default();
+        step(side, &mut told);
+        self.perform(view, told, ledger, out);
     }
 
     // ---- the membership -------------------------------------------------------------------------
@@ -154,41 +166,31 @@ impl Server {
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) {
-        let mut sent = Outbound::default();
-        let Some(store) = &mut self.store else { return };
+        let mut told = ServerOutput::default();
+        let Some(side) = &mut self.side else { return };
         match action {
             Action::Policy { policy, routes } => {
                 routes.iter().for_each(|route| ledger.route(route));
                 let servers = policy.servers.clone();
                 for (policy, routes) in self.sabotage.followed(policy, routes) {
                     ledger.policy(view.process, &policy);
-                    store.policy(&self.sabotage.policy(word_of(&policy, routes)), &mut sent);
+                    side.policy(&self.sabotage.policy(word_of(&policy, routes)), &mut told);
                 }
                 let joined = view.cluster.me().is_recovery;
                 let forged = self.sabotage.end_of_commands(&servers).filter(|_| joined);
                 if let Some((from, end)) = forged {
-                    let _ = store.transfer(from, &end, &[], &mut sent);
+                    let _ = side.transfer(from, &end, &[], &mut told);
                 }
             }
             Action::Collect { epoch } => {
                 let lost = self.sabotage.lost(self.lost.iter().copied().collect());
                 let word = SchedulerMessage { epoch, lost, ..SchedulerMessage::default() };
-                let claims = self.sabotage.claims(store.collect(&word));
-                let mut claims = weighed(claims, self.config.weight);
-                self.sabotage.weighed(&mut claims);
-                let difference = self.said.tell(None);
-                out.push(Output::Elastic(Event::Claims {
-                    epoch,
-                    claims,
-                    difference,
-                    fixed: None,
-                    opaque: false,
-                }));
+                side.collect(&word, &mut told);
             }
-            Action::Orders { moves } => store.orders(&moves, &mut sent),
+            Action::Orders { moves } => side.orders(&moves, &mut told),
             Action::Overlay(overlay) => {
                 ledger.overlay(&overlay);
-                store.overlay(&self.sabotage.overlay(overlay), &mut sent);
+                side.overlay(&self.sabotage.overlay(overlay), &mut told);
             }
             Action::Leave => out.push(Output::End(Ok(()))),
             Action::Stop if !std::mem::replace(&mut self.leaving, true) => {
@@ -196,21 +198,7 @@ impl Server {
             }
             _ => {}
         }
-        self.send(sent, ledger, out);
-    }
-
-    /// Says what it holds, if that has changed.
-    fn claim(&mut self, now: Duration, out: &mut Vec<Output>) {
-        let Some(store) = &mut self.store else { return };
-        if store.epoch() > 0 && Said::is_due(store.changes(), store.held(), false) {
-            self.claims_since.get_or_insert(now);
-            let (epoch, News { claims, gone }) = (store.epoch(), store.news());
-            let difference = self.said.tell(gone);
-            let mut claims = weighed(self.sabotage.claims(claims), self.config.weight);
-            self.sabotage.weighed(&mut claims);
-            let (fixed, opaque) = (None, false);
-            out.push(Output::Elastic(Event::Claims { epoch, claims, difference, fixed, opaque }));
-        }
+        self.perform(view, told, ledger, out);
     }
 
     // ---- messages -------------------------------------------------------------------------------
@@ -223,72 +211,89 @@ impl Server {
         out: &mut Vec<Output>,
     ) {
         let Message { meta, data } = message;
-        let Some(store) = self.store.as_mut().filter(|_| meta.request) else { return };
+        let Some(side) = self.side.as_mut().filter(|_| meta.request) else { return };
         if view.cluster.is_gone(meta.sender) && !self.sabotage.takes_from_the_dead() {
             return;
         }
         let joined = view.cluster.me().is_recovery;
-        let mut sent = Outbound::default();
+        let mut told = ServerOutput::default();
         if let Some(transfer) = &meta.transfer {
             let came = self.sabotage.incoming(transfer, &data, joined);
             let Some((transfer, frames)) = came else { return };
-            if let Err(error) = store.transfer(meta.sender, &transfer, &frames, &mut sent) {
+            if let Err(error) = side.transfer(meta.sender, &transfer, &frames, &mut told) {
                 let text = format!("from {}: {error} ({transfer:?})", meta.sender);
                 ledger.fault(text.clone());
                 out.push(Output::End(Err(text)));
             }
         } else if meta.simple_app {
-            self.command(&self.sabotage.command(meta), &mut sent, out);
+            self.command(&self.sabotage.command(meta), &mut told, out);
         } else {
-            for meta in self.sabotage.request(meta, store.epoch()) {
-                store.serve(meta, &data, &mut sent);
+            for meta in self.sabotage.request(meta, side.store().epoch()) {
+                side.request(meta, &data, &mut told);
             }
         }
-        self.send(sent, ledger, out);
+        self.perform(view, told, ledger, out);
     }
 
-    fn command(&mut self, meta: &Meta, sent: &mut Outbound, out: &mut Vec<Output>) {
-        let Some(store) = &mut self.store else { return };
+    fn command(&mut self, meta: &Meta, told: &mut ServerOutput, out: &mut Vec<Output>) {
+        let Some(side) = &mut self.side else { return };
         let (due, error) = match Head::from(meta.head) {
             Head::Stop => (Due::Now, String::new()),
-            _ => match store.obey(meta, sent) {
+            _ => match side.command(meta, told) {
                 Ok(due) => (due, String::new()),
                 Err(error) => (Due::Now, error.to_string()),
             },
         };
         if due == Due::Now {
-            out.push(Output::Send(Box::new(command_answer(meta, error))));
+            out.push(send(messages::command_answer(meta, APP, Bytes::new(), &error)));
         }
         if Head::from(meta.head) == Head::Stop && !std::mem::replace(&mut self.leaving, true) {
             out.push(Output::Barrier { ticket: EXIT, group: ALL_GROUP, leaving: true });
         }
     }
 
-    /// Sends what the store says, in its order.
-    fn send(&mut self, sent: Outbound, ledger: &mut Ledger, out: &mut Vec<Output>) {
+    /// Does what the side says, in its order.
+    fn perform(
+        &mut self,
+        view: &View<'_>,
+        told: ServerOutput,
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+    ) {
+        let ServerOutput { sent, claimed } = told;
         let Outbound { answers, mut downs, transfers } = self.sabotage.outgoing(sent);
         self.sabotage.down(&mut downs);
         out.extend(downs.into_iter().map(|(meta, kv)| {
             ledger.sent_by_tree(&meta, &kv);
-            Output::Send(Box::new(with_data(meta, kv)))
+            send(messages::down(meta, kv, APP))
         }));
-        for Answer { request, kv } in answers {
-            let message = if request.simple_app {
-                command_answer(&request, request.error.clone())
+        out.extend(answers.into_iter().map(|Answer { request, kv }| {
+            send(if request.simple_app {
+                messages::command_answer(&request, APP, Bytes::new(), &request.error)
             } else {
-                with_data(answer(&request, request.error.clone()), kv)
-            };
-            out.push(Output::Send(Box::new(message)));
+                with_data(messages::answer(&request, &kv, APP), kv)
+            })
+        }));
+        out.extend(transfers.into_iter().map(|outgoing| send(messages::transfer(outgoing, APP))));
+        for mut claimed in claimed {
+            self.claims_since.get_or_insert(view.now);
+            claimed.claims = weighed(self.sabotage.claims(claimed.claims), self.config.weight);
+            self.sabotage.weighed(&mut claimed.claims);
+            out.push(Output::Elastic(claimed.into_event(None, false)));
         }
-        out.extend(transfers.into_iter().map(transfer_message));
         let forged = self.sabotage.forged();
-        let Some(store) = self.store.as_mut().filter(|_| !forged.is_empty()) else { return };
-        let mut sent = Outbound::default();
-        for (from, transfer) in forged {
-            let _ = store.transfer(from, &transfer, &[], &mut sent);
+        if !forged.is_empty() {
+            self.step(view, ledger, out, |side, told| {
+                for (from, transfer) in forged {
+                    let _ = side.transfer(from, &transfer, &[], told);
+                }
+            });
         }
-        self.send(sent, ledger, out);
     }
+}
+
+fn send(message: Message) -> Output {
+    Output::Send(Box::new(message))
 }
 
 /// Claims of pieces whose bytes stand for so many.
@@ -298,19 +303,6 @@ fn weighed(mut claims: Vec<Claim>, weight: u64) -> Vec<Claim> {
         claim.state_bytes = claim.state_bytes.saturating_mul(weight);
     }
     claims
-}
-
-fn transfer_message(Outgoing { to, transfer, frames }: Outgoing) -> Output {
-    let meta = Meta {
-        app_id: APP,
-        customer_id: APP,
-        recver: to,
-        request: true,
-        overtakes: transfer.is_confirmation(),
-        transfer: Some(Box::new(transfer)),
-        ..Meta::default()
-    };
-    Output::Send(Box::new(Message { meta, data: frames.into_iter().collect() }))
 }
 
 /// The keys that an input can be about; none if that can be all. (What is no key does no harm.)
@@ -350,8 +342,4 @@ pub(super) fn word_of(policy: &Policy, routes: Vec<KeyRoute>) -> SchedulerMessag
         routes,
         ..SchedulerMessage::default()
     }
-}
-
-fn command_answer(request: &Meta, error: String) -> Message {
-    Message { meta: answer(request, error), data: Frames::new() }
 }

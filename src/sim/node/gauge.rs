@@ -95,7 +95,7 @@ fn mistaken(mistake: Option<Mismeasure>, me: NodeId, fragment: TimedFragment) ->
     let first = me == server_id(0);
     match mistake {
         Some(Mismeasure::Backlog) => TimedFragment { more: false, ..fragment },
-        Some(Mismeasure::Times) => TimedFragment { first: fragment.last, ..fragment },
+        Some(Mismeasure::Times) if first => TimedFragment { first: fragment.last, ..fragment },
         Some(Mismeasure::Peers) => {
             let peer = if is_server(me) { worker_id(0) } else { server_id(0) };
             TimedFragment { peer, ..fragment }

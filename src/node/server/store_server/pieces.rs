@@ -1,18 +1,16 @@
-//! A server's store and pieces that move (`docs/elastic.md`): messages of the scheduler and
-//! transfers of other servers go in; answers, transfers and claims come out. Decides nothing.
+//! A server's store and pieces that move (`docs/elastic.md`): passes messages of the scheduler and
+//! transfers of other servers to the side of this server, and does what that says. Decides nothing.
 
 use std::sync::atomic::Ordering;
 
-use super::sending::send;
+use super::sending::perform;
 use super::{Head, Serving, StoreServer};
 use crate::server::front::{Front, HAND_OVER};
 use crate::sync::lock;
-use pslite_core::cluster::said::Said;
-use pslite_core::cluster::{Difference, Event};
-use pslite_core::store::SumOrder;
+use pslite_core::server::{ServerOutput, ServerSide};
 use pslite_core::store::elastic::Due;
-use pslite_core::store::{News, Outbound, Store, StoreError};
-use pslite_core::wire::elastic::{Claim, Order, SchedulerMessage, Transfer};
+use pslite_core::store::{StoreError, SumOrder};
+use pslite_core::wire::elastic::{Order, SchedulerMessage, Transfer};
 use pslite_core::wire::trees::Overlay;
 use pslite_core::wire::{Frames, Message, Meta, NodeId};
 use pslite_observe::log::{self, Level};
@@ -29,22 +27,20 @@ impl StoreServer {
         message: &Message,
         transfer: &Transfer,
     ) {
-        let mut out = Outbound::default();
+        let mut out = ServerOutput::default();
         let from = message.meta.sender;
-        let taken = lock(&serving.store).transfer(from, transfer, &message.data, &mut out);
-        send(front, &front.node(), out);
+        let taken = lock(&serving.side).transfer(from, transfer, &message.data, &mut out);
+        self.perform(front, out);
         if let Err(error) = taken {
             let text = format!("server {from} sent a piece that cannot be used: {error}");
             log::write(Level::Error, &text);
             (self.on_stop)(Err(text));
         }
-        self.claim_news(front, true);
     }
 
     /// A new policy.
     pub(in crate::server) fn policy(&self, front: &Front, word: &SchedulerMessage) {
-        self.with_store(front, |store, out| store.policy(word, out));
-        self.claim_changes(front);
+        self.step(front, |side, out| side.policy(word, out));
     }
 
     /// These trees are in force.
@@ -58,60 +54,36 @@ impl StoreServer {
                         goes along a tree; `tree` sums along trees";
             log::write(Level::Info, text);
         }
-        self.with_store(front, |store, out| store.overlay(overlay, out));
+        self.step(front, |side, out| side.overlay(overlay, out));
     }
 
     /// A worker's customer sends no more. Rounds that waited for it alone may end.
     pub(in crate::server) fn customer_left(&self, front: &Front, node: NodeId, left: i32) {
         if front.node().is_ok_and(|node| node.is_elastic()) {
-            self.with_store(front, |store, out| store.customer_left(node, left, out));
-            self.claim_changes(front);
+            self.step(front, |side, out| side.customer_left(node, left, out));
         }
     }
 
     /// The scheduler orders moves.
     pub(in crate::server) fn orders(&self, front: &Front, orders: &[Order]) {
-        self.with_store(front, |store, out| store.orders(orders, out));
-        self.claim_changes(front);
+        self.step(front, |side, out| side.orders(orders, out));
     }
 
-    /// The scheduler asks what is here, since servers are lost.
+    /// The scheduler asks what is here, since servers are lost. One that was handed over has given
+    /// away all, and says so.
     pub(in crate::server) fn collect(&self, front: &Front, word: &SchedulerMessage) {
-        let mut claims = Vec::new();
-        self.with_store(front, |store, _| claims = store.collect(word));
-        let Some(serving) = self.served.get() else { return };
-        let difference = lock(&serving.said).tell(None);
-        self.say(front, word.epoch, (claims, difference));
+        let Ok(serving) = self.serving(front) else { return };
+        let mut out = ServerOutput::default();
+        lock(&serving.side).collect(word, &mut out);
+        self.perform(front, out);
     }
 
     /// Tells the scheduler what is here, if that has changed since it was told.
-    pub(in crate::server) fn claim_changes(&self, front: &Front) {
-        self.claim_news(front, false);
-    }
-
-    /// As [`Self::claim_changes`]; with `can_wait` few changes among much that is held wait for the
-    /// next tick.
-    fn claim_news(&self, front: &Front, can_wait: bool) {
-        let (Ok(node), Some(serving)) = (front.node(), self.served.get()) else { return };
-        if !node.is_elastic() {
-            return;
-        }
-        let mut said = lock(&serving.said);
-        let mut store = lock(&serving.store);
-        if !Said::is_due(store.changes(), store.held(), can_wait) {
-            return;
-        }
-        // The policy that the store follows. The node may know a newer one, which waits here.
-        let (epoch, News { claims, gone }) = (store.epoch(), store.news());
-        let difference = said.tell(gone);
-        drop((store, said));
-        self.say(front, epoch, (claims, difference));
-    }
-
-    fn say(&self, front: &Front, epoch: u64, (claims, difference): (Vec<Claim>, Difference)) {
-        let Ok(node) = front.node() else { return };
-        let fixed = self.handed_over.load(Ordering::Acquire).then(|| HANDED_OVER.to_owned());
-        node.event(Event::Claims { epoch, claims, difference, fixed, opaque: false });
+    pub(in crate::server) fn tick(&self, front: &Front) {
+        let Some(serving) = self.served.get() else { return };
+        let mut out = ServerOutput::default();
+        lock(&serving.side).tick(&mut out);
+        self.perform(front, out);
     }
 
     /// This server was emptied, or the job is over: its program is to end.
@@ -131,15 +103,23 @@ impl StoreServer {
         }
     }
 
-    /// Makes the store if it is not there yet: a server that joins gets transfers first.
-    fn with_store(&self, front: &Front, step: impl FnOnce(&mut Store, &mut Outbound)) {
+    /// Makes the store if it is not there yet: a server that joins gets transfers first. One that
+    /// was handed over only tells what it has told nobody yet.
+    fn step(&self, front: &Front, step: impl FnOnce(&mut ServerSide, &mut ServerOutput)) {
         let Ok(serving) = self.serving(front) else { return };
+        let mut out = ServerOutput::default();
         if self.handed_over.load(Ordering::Acquire) {
-            return;
+            lock(&serving.side).tick(&mut out);
+        } else {
+            step(&mut lock(&serving.side), &mut out);
         }
-        let mut out = Outbound::default();
-        step(&mut lock(&serving.store), &mut out);
-        send(front, &front.node(), out);
+        self.perform(front, out);
+    }
+
+    /// Does what the side says.
+    fn perform(&self, front: &Front, out: ServerOutput) {
+        let fixed = self.handed_over.load(Ordering::Acquire).then_some(HANDED_OVER);
+        perform(front, &front.node(), out, fixed);
     }
 
     /// Obeys a command. In a job whose pieces move its answer may have to wait for servers that
@@ -150,9 +130,9 @@ impl StoreServer {
         serving: &Serving,
         meta: &Meta,
     ) -> Result<Due, StoreError> {
-        let mut out = Outbound::default();
-        let due = lock(&serving.store).obey(meta, &mut out);
-        send(front, &front.node(), out);
+        let mut out = ServerOutput::default();
+        let due = lock(&serving.side).command(meta, &mut out);
+        self.perform(front, out);
         due
     }
 }

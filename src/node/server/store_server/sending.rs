@@ -2,17 +2,33 @@
 
 use bytes::Bytes;
 
-use crate::base::with_data;
 use crate::error::Result;
 use crate::running::NodeRef;
 use crate::server::front::Front;
+use pslite_core::server::{ServerOutput, messages};
 use pslite_core::store::{Answer, Outbound};
 use pslite_core::values::KvPairs;
 use pslite_core::wire::Meta;
 use pslite_observe::log::{self, Level};
 
+/// Does what a side says: sends messages, then tells the scheduler what is claimed. `fixed`: why
+/// its values do not move.
+pub(super) fn perform(
+    front: &Front,
+    node: &Result<NodeRef>,
+    out: ServerOutput,
+    fixed: Option<&'static str>,
+) {
+    let ServerOutput { sent, claimed } = out;
+    send(front, node, sent);
+    let Ok(node) = node else { return };
+    for claimed in claimed {
+        node.event(claimed.into_event(fixed.map(str::to_owned), false));
+    }
+}
+
 /// Sends what the store says, in order: answers first.
-pub(super) fn send(front: &Front, node: &Result<NodeRef>, out: Outbound) {
+fn send(front: &Front, node: &Result<NodeRef>, out: Outbound) {
     for answer in out.answers {
         respond(front, node, answer);
     }
@@ -25,10 +41,9 @@ pub(super) fn send(front: &Front, node: &Result<NodeRef>, out: Outbound) {
 }
 
 /// Sends values down a tree. A worker that is gone: the scheduler says what follows from that.
-fn send_down(front: &Front, mut meta: Meta, kv: KvPairs) {
-    // What says that a ticket is void answers no request.
-    meta.app_id = front.base.app_id;
-    let sent = front.node().and_then(|node| node.send(with_data(meta, kv)));
+fn send_down(front: &Front, meta: Meta, kv: KvPairs) {
+    let message = messages::down(meta, kv, front.base.app_id);
+    let sent = front.node().and_then(|node| node.send(message));
     if let Err(error) = sent {
         log::write(Level::Verbose, &error.to_string());
     }

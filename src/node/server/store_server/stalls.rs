@@ -8,7 +8,8 @@ use bytes::Bytes;
 
 use crate::running::NodeRef;
 use crate::sync::lock;
-use pslite_core::store::{Reminder, Stall, Store};
+use pslite_core::server::ServerSide;
+use pslite_core::store::{Reminder, Stall};
 use pslite_core::wire::elastic::StalledRound;
 use pslite_core::wire::topic::Topic;
 use pslite_observe::log::{self, Level};
@@ -32,15 +33,16 @@ impl StallWatch {
 }
 
 /// Says which round has waited for long. A store that is at work is asked the next time.
-pub(super) fn report(watch: &Mutex<StallWatch>, store: &Mutex<Store>, node: &NodeRef) {
+pub(super) fn report(watch: &Mutex<StallWatch>, side: &Mutex<ServerSide>, node: &NodeRef) {
     let (now, mut watch) = (node.now(), lock(watch));
     if now < watch.next {
         return;
     }
-    let Ok(mut store) = store.try_lock() else { return };
+    let Ok(mut side) = side.try_lock() else { return };
+    let store = side.store_mut();
     let stall = store.stalled(now, watch.reminder.limit());
     let momentum = store.momentum_warning();
-    drop(store);
+    drop(side);
     momentum.into_iter().for_each(|text| log::write(Level::Warning, &text));
     watch.next = now.saturating_add(STORE_LOOK_EVERY);
     if let Some(stall) = stall.as_ref().filter(|_| watch.reminder.is_due(now)) {

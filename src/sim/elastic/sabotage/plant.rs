@@ -99,7 +99,7 @@ pub enum Plant {
     TurnsMixed,
     /// A node does not see that its senders had more.
     BacklogNotSeen,
-    /// A node takes what comes for there at once.
+    /// The first server takes what comes for there at once.
     ArrivalsAtOnce,
     /// A node takes all that comes for sent by one of its peers.
     PeersMixed,

@@ -1,0 +1,164 @@
+//! What the scheduler is told of what a server holds, and when (`docs/elastic.md`, "Claims"): its
+//! words are numbered, and say what is new since the last one. Pure.
+
+use crate::cluster::{Difference, Event};
+use crate::store::opaque::Opaque;
+use crate::store::{News, Store};
+use crate::wire::elastic::Claim;
+
+/// Changes that can wait for the next tick wait, while they are of fewer keys than that part of
+/// those that are held.
+const SHARE: usize = 8;
+
+/// What holds the keys of a server.
+pub trait Claimant {
+    /// The newest policy that it knows.
+    fn epoch(&self) -> u64;
+    /// Keys of which something is new.
+    fn changes(&self) -> usize;
+    /// Keys of which it holds something.
+    fn held(&self) -> usize;
+    /// What is new. From then on it is not new any more.
+    fn news(&mut self) -> News;
+}
+
+impl Claimant for Store {
+    fn epoch(&self) -> u64 {
+        self.epoch()
+    }
+
+    fn changes(&self) -> usize {
+        self.changes()
+    }
+
+    fn held(&self) -> usize {
+        self.held()
+    }
+
+    fn news(&mut self) -> News {
+        self.news()
+    }
+}
+
+impl Claimant for Opaque {
+    fn epoch(&self) -> u64 {
+        self.epoch()
+    }
+
+    fn changes(&self) -> usize {
+        self.changes()
+    }
+
+    fn held(&self) -> usize {
+        self.held()
+    }
+
+    fn news(&mut self) -> News {
+        self.news()
+    }
+}
+
+/// One word to the scheduler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claimed {
+    /// The policy that the server follows.
+    pub epoch: u64,
+    /// What it holds, of the keys that this word is about.
+    pub claims: Vec<Claim>,
+    /// How it follows on the word before.
+    pub difference: Difference,
+}
+
+impl Claimed {
+    /// The same for the membership. `fixed`: why its keys do not move; `opaque`: an application's
+    /// handler has them.
+    #[must_use]
+    pub fn into_event(self, fixed: Option<String>, opaque: bool) -> Event {
+        let Self { epoch, claims, difference } = self;
+        Event::Claims { epoch, claims, difference, fixed, opaque }
+    }
+}
+
+/// Numbers the words of one server.
+#[derive(Debug, Default)]
+pub struct Claims {
+    /// Words so far.
+    number: u64,
+}
+
+impl Claims {
+    /// What is new, if it is to be told now. With `can_wait` there is a tick soon, and few changes
+    /// among much that is held are left for it.
+    pub fn news(&mut self, claimant: &mut impl Claimant, can_wait: bool) -> Option<Claimed> {
+        let changes = claimant.changes();
+        if changes == 0 || (can_wait && changes <= claimant.held() / SHARE) {
+            return None;
+        }
+        let (epoch, News { claims, gone }) = (claimant.epoch(), claimant.news());
+        let since = if gone.is_some() { self.number } else { 0 };
+        self.number += 1;
+        let gone = gone.unwrap_or_default();
+        Some(Claimed { epoch, claims, difference: Difference { number: self.number, since, gone } })
+    }
+
+    /// All that is held, as the scheduler has asked for with the policy of that epoch.
+    pub fn all(&mut self, epoch: u64, claims: Vec<Claim>) -> Claimed {
+        self.number += 1;
+        let difference = Difference { number: self.number, ..Difference::default() };
+        Claimed { epoch, claims, difference }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Holds so many keys, and so many of them are new.
+    struct Held {
+        changes: usize,
+        held: usize,
+        gone: Option<Vec<u64>>,
+    }
+
+    impl Claimant for Held {
+        fn epoch(&self) -> u64 {
+            3
+        }
+
+        fn changes(&self) -> usize {
+            self.changes
+        }
+
+        fn held(&self) -> usize {
+            self.held
+        }
+
+        fn news(&mut self) -> News {
+            News { claims: Vec::new(), gone: self.gone.clone() }
+        }
+    }
+
+    #[test]
+    fn few_changes_among_much_wait_for_the_tick() {
+        let mut claims = Claims::default();
+        let mut is_told = |changes, held, can_wait| {
+            claims.news(&mut Held { changes, held, gone: None }, can_wait).is_some()
+        };
+        assert!(is_told(1, 0, true) && is_told(1, 7, true) && is_told(1, 8, false));
+        assert!(!is_told(1, 8, true) && !is_told(0, 8, false));
+    }
+
+    #[test]
+    fn a_word_names_the_one_that_it_follows_on() {
+        let mut claims = Claims::default();
+        let all = claims.all(2, Vec::new());
+        assert_eq!((all.epoch, all.difference.number, all.difference.since), (2, 1, 0));
+        let mut held = Held { changes: 1, held: 1, gone: Some(vec![4]) };
+        let news = claims.news(&mut held, false).unwrap();
+        assert_eq!((news.epoch, news.difference.number, news.difference.since), (3, 2, 1));
+        assert_eq!(news.difference.gone, [4]);
+        held.gone = None;
+        let whole = claims.news(&mut held, false).unwrap();
+        assert_eq!((whole.difference.number, whole.difference.since), (3, 0), "it says all");
+    }
+}
