@@ -11,11 +11,11 @@ use super::network::{Happening, Process};
 pub(super) struct Pauses {
     /// Until when, and what waits.
     all: BTreeMap<Process, (Duration, Vec<Happening>)>,
-    /// When those that go on again began to.
+    /// When processes that stood still went on.
     over: BTreeMap<Process, Duration>,
 }
 
-/// Who goes on again is heard of after that time.
+/// How long it may take until others hear from a process that went on.
 const HEARD_AGAIN: Duration = Duration::from_secs(1);
 
 impl Pauses {

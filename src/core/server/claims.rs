@@ -2,61 +2,12 @@
 //! words are numbered, and say what is new since the last one. Pure.
 
 use crate::cluster::{Difference, Event};
-use crate::store::opaque::Opaque;
-use crate::store::{News, Store};
+use crate::store::{Claimant, News};
 use crate::wire::elastic::Claim;
 
 /// Changes that can wait for the next tick wait, while they are of fewer keys than that part of
 /// those that are held.
 const SHARE: usize = 8;
-
-/// What holds the keys of a server.
-pub trait Claimant {
-    /// The newest policy that it knows.
-    fn epoch(&self) -> u64;
-    /// Keys of which something is new.
-    fn changes(&self) -> usize;
-    /// Keys of which it holds something.
-    fn held(&self) -> usize;
-    /// What is new. From then on it is not new any more.
-    fn news(&mut self) -> News;
-}
-
-impl Claimant for Store {
-    fn epoch(&self) -> u64 {
-        self.epoch()
-    }
-
-    fn changes(&self) -> usize {
-        self.changes()
-    }
-
-    fn held(&self) -> usize {
-        self.held()
-    }
-
-    fn news(&mut self) -> News {
-        self.news()
-    }
-}
-
-impl Claimant for Opaque {
-    fn epoch(&self) -> u64 {
-        self.epoch()
-    }
-
-    fn changes(&self) -> usize {
-        self.changes()
-    }
-
-    fn held(&self) -> usize {
-        self.held()
-    }
-
-    fn news(&mut self) -> News {
-        self.news()
-    }
-}
 
 /// One word to the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,14 +38,19 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// What is new, if it is to be told now. With `can_wait` there is a tick soon, and few changes
-    /// among much that is held are left for it.
-    pub fn news(&mut self, claimant: &mut impl Claimant, can_wait: bool) -> Option<Claimed> {
+    /// What is new, if it is to be told now. `epoch`: the policy that the claimant follows. With
+    /// `can_wait` there is a tick soon, and few changes among much that is held are left for it.
+    pub fn news(
+        &mut self,
+        epoch: u64,
+        claimant: &mut impl Claimant,
+        can_wait: bool,
+    ) -> Option<Claimed> {
         let changes = claimant.changes();
         if changes == 0 || (can_wait && changes <= claimant.held() / SHARE) {
             return None;
         }
-        let (epoch, News { claims, gone }) = (claimant.epoch(), claimant.news());
+        let News { claims, gone } = claimant.news();
         let since = if gone.is_some() { self.number } else { 0 };
         self.number += 1;
         let gone = gone.unwrap_or_default();
@@ -121,10 +77,6 @@ mod tests {
     }
 
     impl Claimant for Held {
-        fn epoch(&self) -> u64 {
-            3
-        }
-
         fn changes(&self) -> usize {
             self.changes
         }
@@ -142,7 +94,7 @@ mod tests {
     fn few_changes_among_much_wait_for_the_tick() {
         let mut claims = Claims::default();
         let mut is_told = |changes, held, can_wait| {
-            claims.news(&mut Held { changes, held, gone: None }, can_wait).is_some()
+            claims.news(3, &mut Held { changes, held, gone: None }, can_wait).is_some()
         };
         assert!(is_told(1, 0, true) && is_told(1, 7, true) && is_told(1, 8, false));
         assert!(!is_told(1, 8, true) && !is_told(0, 8, false));
@@ -154,11 +106,11 @@ mod tests {
         let all = claims.all(2, Vec::new());
         assert_eq!((all.epoch, all.difference.number, all.difference.since), (2, 1, 0));
         let mut held = Held { changes: 1, held: 1, gone: Some(vec![4]) };
-        let news = claims.news(&mut held, false).unwrap();
+        let news = claims.news(3, &mut held, false).unwrap();
         assert_eq!((news.epoch, news.difference.number, news.difference.since), (3, 2, 1));
         assert_eq!(news.difference.gone, [4]);
         held.gone = None;
-        let whole = claims.news(&mut held, false).unwrap();
+        let whole = claims.news(3, &mut held, false).unwrap();
         assert_eq!((whole.difference.number, whole.difference.since), (3, 0), "it says all");
     }
 }

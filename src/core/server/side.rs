@@ -113,6 +113,7 @@ impl ServerSide {
     }
 
     fn claim(&mut self, can_wait: bool, out: &mut ServerOutput) {
-        out.claimed.extend(self.claims.news(&mut self.store, can_wait));
+        let epoch = self.store.epoch();
+        out.claimed.extend(self.claims.news(epoch, &mut self.store, can_wait));
     }
 }

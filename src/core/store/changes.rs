@@ -26,6 +26,16 @@ pub struct News {
     pub gone: Option<Vec<Key>>,
 }
 
+/// What says which of its keys have changed, and what it holds of them.
+pub trait Claimant {
+    /// Keys of which it may claim something else than before.
+    fn changes(&self) -> usize;
+    /// Keys of which it holds something; those of which it holds two things may count twice.
+    fn held(&self) -> usize;
+    /// What it claims and has not said before. It costs no more than what is new.
+    fn news(&mut self) -> News;
+}
+
 impl Default for Changes {
     fn default() -> Self {
         Self { keys: BTreeSet::new(), all: true, number: 0 }

@@ -45,7 +45,7 @@ mod sums;
 mod tensor;
 mod view;
 
-pub use changes::News;
+pub use changes::{Claimant, News};
 pub use config::{PART_BYTES, StoreConfig, SumOrder};
 pub use error::StoreError;
 pub use outbound::{Answer, Outbound, Outgoing};

@@ -230,8 +230,10 @@ impl Movable {
             return;
         }
         let mut claims = lock(&self.claims);
-        let news = claims.news(&mut *lock(self.keys(front, &node)), can_wait);
-        drop(claims);
+        let mut keys = lock(self.keys(front, &node));
+        let epoch = keys.epoch();
+        let news = claims.news(epoch, &mut *keys, can_wait);
+        drop((keys, claims));
         if let Some(claimed) = news {
             say(&node, claimed);
         }

@@ -10,6 +10,7 @@ use super::requests::Requests;
 use super::server::ITEMS_EACH_STEP;
 use crate::node::Node;
 use pslite_core::invariant::Valid;
+use pslite_core::store::Claimant;
 
 /// What has more is checked after one step in so many.
 const EVERY: u64 = 1024;

@@ -9,7 +9,7 @@ use pslite_optimizers::Optimizer;
 use super::kept::{Copy, Leaving};
 use super::moves::may_be_cut;
 use super::state::Elastic;
-use crate::store::changes::News;
+use crate::store::changes::{Claimant, News};
 use crate::store::outbound::Outbound;
 use crate::store::state::{At, Store};
 use crate::store::tensor::{ALIGN, Copied, Layout, Piece};
@@ -91,27 +91,6 @@ impl Store {
         let mut claims = Vec::new();
         self.list_of(key, false, &mut claims);
         claims
-    }
-
-    /// Keys of which [`Self::claims`] may say something else than before.
-    #[must_use]
-    pub fn changes(&self) -> usize {
-        self.elastic.as_ref().map_or(0, |elastic| elastic.changes.count(self.held()))
-    }
-
-    /// Keys of which it holds something, or a copy; those of which it holds both count twice.
-    #[must_use]
-    pub fn held(&self) -> usize {
-        self.tensors.len() + self.elastic.as_ref().map_or(0, |elastic| elastic.copies.len())
-    }
-
-    /// What [`Self::claims`] says that it has not said before. It costs no more than what is new.
-    pub fn news(&mut self) -> News {
-        let Some(elastic) = &mut self.elastic else { return News::default() };
-        match elastic.changes.take() {
-            Some(keys) => News::of(keys, |key, claims| self.list_of(key, false, claims)),
-            None => News::all(self.claims()),
-        }
     }
 
     /// The newest policy that it knows.
@@ -404,5 +383,23 @@ fn claim_leaving(leaving: &Leaving, optimizer: Option<&Optimizer>) -> Claim {
         align: if cut { ALIGN } else { 0 },
         peer: leaving.to,
         ..Claim::default()
+    }
+}
+
+impl Claimant for Store {
+    fn changes(&self) -> usize {
+        self.elastic.as_ref().map_or(0, |elastic| elastic.changes.count(self.held()))
+    }
+
+    fn held(&self) -> usize {
+        self.tensors.len() + self.elastic.as_ref().map_or(0, |elastic| elastic.copies.len())
+    }
+
+    fn news(&mut self) -> News {
+        let Some(elastic) = &mut self.elastic else { return News::default() };
+        match elastic.changes.take() {
+            Some(keys) => News::of(keys, |key, claims| self.list_of(key, false, claims)),
+            None => News::all(self.claims()),
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{LeavingKey, Opaque, Owned, Step};
-use crate::store::changes::News;
+use crate::store::changes::{Claimant, News};
 use crate::wire::elastic::{Claim, Holding, KeyRoute, OPAQUE_END, SchedulerMessage};
 use crate::wire::{Key, NodeId};
 
@@ -49,26 +49,6 @@ impl Opaque {
             ..claim(key, owned, Holding::Leaving)
         });
         claims.extend(leaving);
-    }
-
-    /// Keys of which [`Self::claims`] may say something else than before.
-    #[must_use]
-    pub fn changes(&self) -> usize {
-        self.changes.count(self.held())
-    }
-
-    /// Keys that it has.
-    #[must_use]
-    pub fn held(&self) -> usize {
-        self.keys.len() + self.leaving.len()
-    }
-
-    /// What [`Self::claims`] says that it has not said before. It costs no more than what is new.
-    pub fn news(&mut self) -> News {
-        match self.changes.take() {
-            Some(keys) => News::of(keys, |key, claims| self.list_of(key, claims)),
-            None => News::all(self.claims()),
-        }
     }
 
     /// The newest policy that it knows.
@@ -159,5 +139,22 @@ fn claim(key: Key, owned: &Owned, holding: Holding) -> Claim {
         // A key that nothing was seen of yet is not nothing.
         bytes: owned.bytes.max(1),
         ..Claim::default()
+    }
+}
+
+impl Claimant for Opaque {
+    fn changes(&self) -> usize {
+        self.changes.count(self.held())
+    }
+
+    fn held(&self) -> usize {
+        self.keys.len() + self.leaving.len()
+    }
+
+    fn news(&mut self) -> News {
+        match self.changes.take() {
+            Some(keys) => News::of(keys, |key, claims| self.list_of(key, claims)),
+            None => News::all(self.claims()),
+        }
     }
 }
