@@ -357,14 +357,14 @@ const PLACED_ANYHOW: Fixed = Fixed { workers: None, servers: None, ..PLACED };
 /// Mistakes of nodes that measure and of the scheduler that plans, each with a job that shows it.
 const MISPLACED: [(Plant, Fixed, u64); 15] = [
     (Plant::BacklogNotSeen, PLACED, 2),
-    (Plant::ArrivalsAtOnce, PLACED, 8),
+    (Plant::ArrivalsAtOnce, PLACED, 140),
     (Plant::PeersMixed, PLACED, 1),
     (Plant::HalfSeen, PLACED, 2),
     (Plant::TwiceSeen, PLACED, 21),
     (Plant::ServersSilent, PLACED, 1),
     (Plant::ReportKept, PLACED, 9),
     (Plant::WaitsSwapped, PLACED, 2),
-    (Plant::BytesUnknown, PLACED, 8),
+    (Plant::BytesUnknown, PLACED, 21),
     (Plant::ReportsSwapped, PLACED, 0),
     (Plant::LooksEnd, PLACED, 1),
     (Plant::PlannersForget, PLACED, 1),

@@ -33,6 +33,8 @@ mod far_tests;
 #[cfg(test)]
 mod narrow_tests;
 #[cfg(test)]
+mod slow_sender_tests;
+#[cfg(test)]
 mod tests;
 
 pub use crate::placement::tuning::PROBE_AFTER;

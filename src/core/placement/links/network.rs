@@ -51,6 +51,8 @@ pub struct Network {
     paces: BTreeMap<NodeId, Pace>,
     /// What cards carried, to receive and to send.
     carried: BTreeMap<NodeId, [CarriedRecently; 2]>,
+    /// Servers whose cards were seen to hold up what they send, and when that was seen first.
+    slow_to_send: BTreeMap<NodeId, Duration>,
     /// For each sender the most that receivers saw together, by second of this clock.
     ups: BTreeMap<NodeId, VecDeque<(u64, f64)>>,
     newest: Duration,
@@ -100,6 +102,52 @@ impl Network {
         for link in links {
             self.sum_up(now, link.peer);
         }
+        self.note_slow_to_send(now, report);
+    }
+
+    /// Notes whether the card of a server holds up what it sends. That shows only while workers
+    /// get more from other servers, and while it holds enough to be kept busy. So it is remembered
+    /// until the card is seen to have become faster, in either direction, or until the card, or its
+    /// links together, are seen to send more than it was measured to.
+    fn note_slow_to_send(&mut self, now: Duration, report: &RateReport) {
+        let server = report.node;
+        if is_worker(server) {
+            return;
+        }
+        let Some(up) = self.up(server) else { return };
+        let more = report.carried.up > CARRIED_MORE * up.rate;
+        if more || self.links_have_risen(server, up) || self.has_risen_since_noted(server) {
+            self.slow_to_send.remove(&server);
+        } else if self.holds_up(server, up) {
+            self.slow_to_send.entry(server).or_insert(now);
+        }
+    }
+
+    /// True if the links of a server show, at this time, that its card holds up what it sends.
+    fn holds_up(&self, server: NodeId, up: Estimate) -> bool {
+        let shows = up.samples >= TELLING_WINDOWS && self.is_of_now(server, up);
+        shows && self.links_out_of(server, exchange).hold_up
+    }
+
+    /// True if a server was kept busy lately, or its links do not show that it can send more than
+    /// it could then. Only links count that were seen since its card last became faster.
+    fn is_of_now(&self, server: NodeId, up: Estimate) -> bool {
+        up.confidence >= TRUSTED_CONFIDENCE
+            || (self.sum_of_now(server).is_some() && !self.links_have_risen(server, up))
+    }
+
+    fn links_have_risen(&self, server: NodeId, up: Estimate) -> bool {
+        self.sum_of_now(server).is_some_and(|sum| sum >= LINKS_RISEN * up.rate)
+    }
+
+    fn has_risen_since_noted(&self, server: NodeId) -> bool {
+        self.slow_to_send.get(&server).is_some_and(|noted| self.risen_at(server) > *noted)
+    }
+
+    /// True if the card of a server is known to hold up what it sends.
+    fn is_slow_to_send(&self, server: NodeId, up: Estimate) -> bool {
+        let known = self.slow_to_send.contains_key(&server) && !self.links_have_risen(server, up);
+        known || self.holds_up(server, up)
     }
 
     fn note_pace(&mut self, report: &RateReport) {
@@ -165,6 +213,7 @@ impl Network {
         self.rate_steps.remove(&node);
         self.paces.remove(&node);
         self.carried.remove(&node);
+        self.slow_to_send.remove(&node);
         self.ups.remove(&node);
     }
 
@@ -209,7 +258,9 @@ impl Network {
         let links = NodeLinks::of(node, links.map(|(link, from)| (link, self.fastest_from(from))));
         let oldest = self.into.get(&node).into_iter().flatten();
         let oldest = oldest.filter_map(|from| Some(self.links.get(&(*from, node))?.oldest)).min();
-        links.beside(self.carried_since(node, 0, oldest))
+        let all = self.into.get(&node).into_iter().flatten();
+        let all = all.filter_map(|from| self.links.get(&(*from, node)));
+        links.beside(self.carried_since(node, 0, oldest), self.sum(all))
     }
 
     fn links_out_of(&self, node: NodeId, peers: fn(NodeId, NodeId) -> bool) -> NodeLinks {
@@ -223,7 +274,8 @@ impl Network {
         };
         let links = NodeLinks::of(node, links.map(|(link, to)| (link, could(&link, to))));
         let oldest = self.from(node).map(|(_, link)| link.oldest).min();
-        links.beside(self.carried_since(node, 1, oldest))
+        let all = self.from(node).map(|(_, link)| link);
+        links.beside(self.carried_since(node, 1, oldest), self.sum(all))
     }
 
     /// The most that a card carried in a second, in that direction, since that time.
@@ -239,6 +291,10 @@ impl Network {
         let sum = links.map(|link| self.rate(link)).sum::<f64>();
         let card = self.downs.get(&node).map(|down| down.estimate(self.newest).rate);
         card.filter(|_| sum > 0.0).map_or(1.0, |card| card / sum)
+    }
+
+    fn sum<'a>(&self, links: impl Iterator<Item = &'a ReportedLink>) -> f64 {
+        links.map(|link| self.rate(link)).sum()
     }
 
     fn rate(&self, link: &ReportedLink) -> f64 {
@@ -277,11 +333,7 @@ impl Network {
             if is_worker(*node) {
                 into.hold_up &= down.is_none_or(|down| down.samples >= TELLING_WINDOWS);
             } else {
-                // Links that were seen since its card last became faster would show that it can
-                // send more.
-                let sum = self.sum_of_now(*node);
-                let same = |up: Estimate| sum.is_some_and(|sum| sum < LINKS_RISEN * up.rate);
-                out.hold_up &= up.is_none_or(|up| up.confidence >= TRUSTED_CONFIDENCE || same(up));
+                out.hold_up = up.map_or(out.hold_up, |up| self.is_slow_to_send(*node, up));
             }
             // What a node was asked for is rarely as much as it could have done: a worker waits for
             // servers, and servers for what they are to answer. What they receive together shows
@@ -399,9 +451,11 @@ impl NodeLinks {
         Self { hold_up: all.hold_up && all.fastest.is_some(), ..all }
     }
 
-    /// The same, where the card carried that much in a second since they were measured.
-    fn beside(self, carried: f64) -> Self {
-        let are_shares = carried > CARRIED_MORE * self.sum;
+    /// The same, where the card carried that much in a second since they were measured. That counts
+    /// what went over all links of the node, so it is compared with their sum `all`, of whichever
+    /// links these are: a server that sends copies, too, carries far more than its workers get.
+    fn beside(self, carried: f64, all: f64) -> Self {
+        let are_shares = carried > CARRIED_MORE * all;
         Self { are_shares, hold_up: self.hold_up && !are_shares, ..self }
     }
 

@@ -531,6 +531,10 @@ fn what_a_node_saw_itself_counts_more() {
     network.report(seconds(2.0), &report(13, 100.0, &[(8, 25.0, 20.0)]));
     assert_eq!(up(&network), Some(50.0));
     network.report(seconds(2.0), &report(15, 25.0, &[(8, 25.0, 20.0)]));
+    assert_eq!(up(&network), Some(50.0), "it was seen to be slow");
+    let carried = CardCarried { down: 0.0, up: 70.0 };
+    let more = RateReport { up: Some(own(50.0)), carried, ..report(8, 60.0, &[]) };
+    network.report(seconds(4.0), &more);
     assert_eq!(up(&network), Some(60.0));
     // A link to a server says nothing of it: that one may be slow.
     network.report(seconds(2.0), &report(12, 5.0, &[(8, 5.0, 5.0), (9, 90.0, 90.0)]));

@@ -461,6 +461,7 @@ impl Lab {
             let up = if self.waits { self.outflows.up(*id, now, down, receiver) } else { None };
             if let Some(mut report) = receiver.report(now) {
                 report.up = up;
+                report.carried.up = self.outflows.take_carried(*id);
                 let pace = self.paces.get(&report.node);
                 report.pace = pace.map(|rate| Pace { up: *rate, down: *rate });
                 self.planner.report(now, report.into());

@@ -212,4 +212,9 @@ impl Outflows {
         }
         sender.up(down)
     }
+
+    /// The most that a node sent in a second since the last call.
+    pub(super) fn take_carried(&mut self, id: NodeId) -> f64 {
+        self.senders.get_mut(&id).map_or(0.0, Sender::take_carried)
+    }
 }
