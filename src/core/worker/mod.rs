@@ -9,4 +9,4 @@ mod local_tests;
 mod side;
 
 pub use local::{Begins, LocalStep, LocalTraining, Own, WaitsFor};
-pub use side::{AnsweredBy, Follower, WorkerOutput, WorkerSide};
+pub use side::{AnsweredBy, Follower, LocalSent, WorkerOutput, WorkerSide};

@@ -12,6 +12,8 @@ mod here;
 mod membership;
 mod trees;
 
+pub use here::LocalSent;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
 use std::time::Duration;
@@ -26,6 +28,7 @@ use crate::kv::{Answerer, Finished, KvError, Slices, WorkerRequests};
 use crate::trees::{Relay, Step};
 use crate::values::kind::form_of;
 use crate::values::{KeyRange, KvPairs, server_key_ranges};
+use crate::wire::exchange::word::ExchangeReport;
 use crate::wire::{Key, Meta, NodeId};
 
 /// Rounds that are kept until somebody takes them.
@@ -88,8 +91,10 @@ pub struct WorkerOutput<D> {
     pub over: SmallVec<[Finished<D>; 1]>,
     /// Slices and commands that a server has answered.
     pub answered: SmallVec<[AnsweredBy; 1]>,
-    /// All requests have failed: whoever waits for one that leaves nothing for its end is to look.
-    pub all_failed: bool,
+    /// What the local model tells the scheduler; the customer's number is to be filled in.
+    pub reports: Vec<ExchangeReport>,
+    /// Requests have failed: whoever waits for one that leaves nothing for its end is to look.
+    pub has_failed: bool,
 }
 
 /// A server has answered all that a request asked it for.
@@ -113,7 +118,8 @@ impl<D> Default for WorkerOutput<D> {
             parts: Vec::new(),
             over: SmallVec::new(),
             answered: SmallVec::new(),
-            all_failed: false,
+            reports: Vec::new(),
+            has_failed: false,
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::kv::Pending;
 use crate::wire::elastic::{KeyRoute, Placed, Route, SchedulerMessage};
 use crate::wire::trees::{Overlay, Ticket, TreeNode, TreeTable};
 use crate::wire::{server_id, worker_id};
-use crate::worker::Own;
+use crate::worker::{LocalStep, Own};
 
 const NOW: Duration = Duration::from_secs(1);
 const SERVERS: [NodeId; 2] = [server_id(0), server_id(1)];
@@ -200,7 +200,7 @@ fn when_nothing_is_answered_any_more_all_fail_and_nothing_waits() {
     side.lost(NOW, SERVERS[0], "it is gone", &mut out);
     side.fail_all("the job has failed", &mut out);
     assert_eq!(ended(&out), [("push", false)]);
-    assert!(out.all_failed && !side.waits());
+    assert!(out.has_failed && !side.waits());
 }
 
 #[test]
@@ -213,11 +213,15 @@ fn a_request_of_the_local_model_is_of_no_server_until_it_is_left_to_one() {
     let mut out = WorkerOutput::default();
     side.lost(NOW, SERVERS[0], "it is gone", &mut out);
     assert!(out.over.is_empty() && side.local_count() == 2, "neither waits for that server");
-    side.refuse_local(first.timestamp, "it does not fit".to_owned(), &mut out);
+    let refused = LocalStep::Refuse(first.timestamp, "it does not fit".to_owned());
+    assert_eq!(side.do_local(NOW, refused, |_| "own", &mut out), LocalSent::Nothing);
     assert_eq!(ended(&out), [("push", false)]);
+    assert!(out.has_failed);
     let mut slices = Slices::new();
     slices.extend([Some(pairs(&[3], &[1; 8])), None]);
-    side.forward(NOW, &second, slices, &mut out);
+    let (timestamp, forward) = (second.timestamp, LocalStep::Forward(Box::new((second, slices))));
+    let sent = side.do_local(NOW, forward, |_| "own", &mut out);
+    assert_eq!(sent, LocalSent::Forwarded(timestamp));
     assert!(side.waits() && side.local_count() == 0, "its server is gone");
     side.validate().unwrap();
 }
@@ -229,9 +233,11 @@ fn a_request_of_the_workers_own_is_one_of_the_server_in_whose_range_it_lies() {
     let meta = Meta { head: 0, push: true, pull: true, request: true, ..Meta::default() };
     let own = |kv| Own { key, rank: 1, round: None, meta: meta.clone(), kv };
     let mut out = WorkerOutput::default();
-    let begun = side.begin_own(NOW, own(pairs(&[key], &[1; 8])), "own", &mut out);
+    let send = LocalStep::Send(Box::new(own(pairs(&[key], &[1; 8]))));
+    let begun = side.do_local(NOW, send, |_| "own", &mut out);
     let sent = side.messages(&mut out);
-    assert_eq!((sent[0].meta.recver, Some(sent[0].meta.timestamp)), (SERVERS[1], begun));
+    let timestamp = sent[0].meta.timestamp;
+    assert_eq!((sent[0].meta.recver, begun), (SERVERS[1], LocalSent::Own(timestamp)));
     side.fail(sent[0].meta.timestamp, "it cannot be sent", &mut out);
     assert_eq!(ended(&out), [("own", false)]);
     assert!(!side.flights().unwrap().has(sent[0].meta.timestamp));

@@ -24,7 +24,7 @@ use pslite_core::wire::exchange::ExchangeSpec;
 use pslite_core::wire::exchange::word::{ExchangeId, ExchangeReport, ExchangeWord};
 use pslite_core::wire::topic::Topic;
 use pslite_core::wire::{Key, Meta};
-use pslite_core::worker::{Begins, LocalStep, LocalTraining, WorkerOutput};
+use pslite_core::worker::{Begins, LocalSent, LocalStep, LocalTraining, WorkerOutput};
 use pslite_observe::log::{self, Level};
 
 /// Between two looks whether the job goes on, while somebody waits for the last rounds.
@@ -124,50 +124,19 @@ impl WorkerCustomer {
 
     fn do_steps(&self, node: &NodeRef, steps: Vec<LocalStep>) {
         for step in steps {
-            match step {
-                LocalStep::Answer(timestamp, all) => self.local_step(node, |state, out| {
-                    state.side.answer_local(timestamp, all, out);
-                    None
-                }),
-                LocalStep::Refuse(timestamp, why) => {
-                    self.local_step(node, |state, out| {
-                        state.side.refuse_local(timestamp, why, out);
-                        None
-                    });
-                    self.tell_waiters(lock(&self.requests));
-                }
-                LocalStep::Forward(asked) => self.local_step(node, |state, out| {
-                    let (meta, slices) = *asked;
-                    state.side.forward(node.now(), &meta, slices, out);
-                    Some(meta.timestamp)
-                }),
-                LocalStep::Send(own) => self.local_step(node, |state, out| {
-                    let payload = Payload::Own(own.key);
-                    let timestamp = state.side.begin_own(node.now(), *own, payload, out)?;
-                    state.asked(node.traffic(), timestamp);
-                    Some(timestamp)
-                }),
-                LocalStep::Say(report) => self.say(node, *report),
+            let mut out = WorkerOutput::default();
+            let mut state = lock(&self.requests);
+            state.side.set_longest_ahead(longest(node));
+            let sent = state.side.do_local(node.now(), step, Payload::Own, &mut out);
+            if let LocalSent::Own(timestamp) = sent {
+                state.asked(node.traffic(), timestamp);
             }
+            self.perform_for(sent.request(), Some(node), state, out);
         }
     }
 
-    /// Does that to the requests, and what follows from it. If something cannot be sent, the
-    /// request that `step` returns has failed.
-    fn local_step(
-        &self,
-        node: &NodeRef,
-        step: impl FnOnce(&mut Requests, &mut WorkerOutput<Payload>) -> Option<i32>,
-    ) {
-        let mut out = WorkerOutput::default();
-        let mut state = lock(&self.requests);
-        state.side.set_longest_ahead(longest(node));
-        let sent = step(&mut state, &mut out);
-        self.perform_for(sent, Some(node), state, out);
-    }
-
-    /// Tells the scheduler.
-    fn say(&self, node: &NodeRef, report: ExchangeReport) {
+    /// Tells the scheduler how the local model is.
+    pub(super) fn report(&self, node: &NodeRef, report: ExchangeReport) {
         let of = ExchangeId { app: self.base.app_id, customer: self.base.customer_id };
         let bytes = ExchangeReport { of, ..report }.bytes();
         node.tell(Topic::Exchange, bytes);

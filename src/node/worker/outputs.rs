@@ -1,6 +1,7 @@
 //! Does what `core::worker` says: sends messages, and runs the ends of requests. May touch the
 //! customer and the node.
 
+use std::mem::take;
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
@@ -106,6 +107,9 @@ impl WorkerCustomer {
         }
         state.count(&out.answered);
         drop(state);
+        if let Some(node) = node {
+            take(&mut out.reports).into_iter().for_each(|report| self.report(node, report));
+        }
         if let Some(node) = node
             && let Err(error) = self.send_outgoing(node, messages)
         {
@@ -118,7 +122,7 @@ impl WorkerCustomer {
             }
         }
         out.over.into_iter().for_each(|finished| self.finish(finished));
-        if out.all_failed {
+        if out.has_failed {
             self.tell_waiters(lock(&self.requests));
         }
     }

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::exchange;
 use super::ledger::Ledger;
 use super::sabotage::Sabotage;
 use crate::app::{APP, Output};
 use pslite_core::invariant::Valid;
 use pslite_core::kv::commands::Again;
-use pslite_core::kv::flights::{AheadSlice, Outgoing};
+use pslite_core::kv::flights::Outgoing;
 use pslite_core::kv::messages::{pairs_of, with_data};
 use pslite_core::kv::rounds::Round;
 use pslite_core::kv::{Answerer, Assembled, Finished, Pending, Slices, slice};
@@ -20,7 +21,7 @@ use pslite_core::values::{KeySpace, KvPairs, Space, key_at};
 use pslite_core::wire::elastic::{KeyRoute, Placed, SchedulerMessage};
 use pslite_core::wire::trees::Overlay;
 use pslite_core::wire::{EMPTY, Frames, Key, Message, Meta, NodeId, id_to_rank, server_id};
-use pslite_core::worker::{Follower, Own, WorkerOutput, WorkerSide};
+use pslite_core::worker::{Follower, LocalSent, LocalStep, WorkerOutput, WorkerSide};
 
 /// Every second worker asks about values of so many bytes.
 const LEAST_ASKED: u64 = 96;
@@ -171,59 +172,30 @@ impl<D> Requests<D> {
         Ok((meta, slices, name))
     }
 
-    /// The local model has answered a request.
-    pub(super) fn answer_local(
-        &mut self,
-        timestamp: i32,
-        all: Vec<AheadSlice>,
-        ledger: &mut Ledger,
-        out: &mut Vec<Output>,
-    ) -> Vec<Over<D>> {
-        self.step(ledger, out, |side, done| side.answer_local(timestamp, all, done))
-    }
-
-    /// The local model has refused a request.
-    pub(super) fn refuse_local(
-        &mut self,
-        timestamp: i32,
-        why: String,
-        ledger: &mut Ledger,
-        out: &mut Vec<Output>,
-    ) -> Vec<Over<D>> {
-        self.step(ledger, out, |side, done| side.refuse_local(timestamp, why, done))
-    }
-
-    /// The local model leaves a request to the servers.
-    pub(super) fn forward(
-        &mut self,
-        now: Duration,
-        asked: (Meta, Slices),
-        ledger: &mut Ledger,
-        out: &mut Vec<Output>,
-    ) -> Vec<Over<D>> {
-        let (meta, slices) = asked;
-        self.note_keys(&meta, &slices);
-        self.step(ledger, out, |side, done| side.forward(now, &meta, slices, done))
-    }
-
-    /// The local model makes a request of its own. Its name, or `None` if the job is over; and the
+    /// Does what the local model says. The name of the request of its own that has begun, and the
     /// requests that are over.
-    pub(super) fn begin_own(
+    pub(super) fn do_local(
         &mut self,
         now: Duration,
-        own: Own,
-        payload: D,
+        step: LocalStep,
+        own: impl FnOnce(Key) -> D,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) -> (Option<i32>, Vec<Over<D>>) {
-        let (rank, key) = (own.rank, own.key);
-        let mut done = WorkerOutput::default();
-        let begun = self.side.begin_own(now, own, payload, &mut done);
-        if let Some(timestamp) = begun {
-            self.keys.insert((timestamp, rank), key);
+        let mut about = None;
+        match &step {
+            LocalStep::Forward(asked) => self.note_keys(&asked.0, &asked.1),
+            LocalStep::Send(own) => about = Some((own.rank, own.key)),
+            LocalStep::Answer(..) | LocalStep::Refuse(..) | LocalStep::Say(_) => {}
         }
-        let over = self.perform(done, ledger, out);
-        (begun.map(|timestamp| self.name_of(timestamp)), over)
+        let mut done = WorkerOutput::default();
+        let mut begun = None;
+        if let LocalSent::Own(timestamp) = self.side.do_local(now, step, own, &mut done) {
+            let key = about.map(|(rank, key)| ((timestamp, rank), key));
+            self.keys.extend(key);
+            begun = Some(self.name_of(timestamp));
+        }
+        (begun, self.perform(done, ledger, out))
     }
 
     // ---- what comes back ------------------------------------------------------------------------
@@ -475,6 +447,7 @@ impl<D> Requests<D> {
             }
             out.push(Output::Send(Box::new(with_data(meta, kv))));
         }
+        out.extend(done.reports.iter().map(exchange::tell));
         done.over.into_iter().map(|finished| self.over(finished)).collect()
     }
 }

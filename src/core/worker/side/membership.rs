@@ -50,7 +50,7 @@ impl<D> WorkerSide<D> {
         // Nobody waits for them any more, so none is to be tried again.
         failed.iter().for_each(|finished| self.forget(finished.ts));
         out.over.extend(failed);
-        out.all_failed = true;
+        out.has_failed = true;
     }
 
     /// A node is gone. What was sent to it waits, or fails where keys stay.

@@ -13,7 +13,6 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::super::config::Exchanges;
-use super::super::exchange;
 use super::super::ledger::{Exchanged, Ledger};
 use super::super::workload::Push;
 use super::{Over, Purpose, Worker, WorkerConfig};
@@ -334,23 +333,23 @@ impl Worker {
     /// Does what the local model says, in order.
     pub(super) fn do_local(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
         while let Some(step) = self.trainer.as_mut().and_then(|one| one.steps.pop_front()) {
-            let customer = &mut self.customers[0];
             let over = match step {
-                LocalStep::Answer(timestamp, all) => {
-                    customer.answer_local(timestamp, all, ledger, out)
-                }
-                LocalStep::Refuse(timestamp, why) => {
-                    customer.refuse_local(timestamp, why, ledger, out)
-                }
-                LocalStep::Forward(asked) => customer.forward(view.now, *asked, ledger, out),
                 LocalStep::Send(own) => self.send_own(view, *own, ledger, out),
-                LocalStep::Say(report) => {
-                    out.push(exchange::tell(&report));
-                    Vec::new()
-                }
+                step => self.do_step(view, step, ledger, out).1,
             };
             over.into_iter().for_each(|one| self.over(view, one, ledger, out));
         }
+    }
+
+    fn do_step(
+        &mut self,
+        view: &View<'_>,
+        step: LocalStep,
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+    ) -> (Option<i32>, Vec<Over<Purpose>>) {
+        let own = |key| Purpose::Own { key };
+        self.customers[0].do_local(view.now, step, own, ledger, out)
     }
 
     /// The scheduler says something to the local model.
@@ -401,8 +400,7 @@ impl Worker {
             // All tensors are pushed in each iteration. One that is held has not begun.
             done.sent.push(trainer.training.counts().iterations);
         }
-        let purpose = Purpose::Own { key };
-        let (begun, over) = customer.begin_own(view.now, own, purpose, ledger, out);
+        let (begun, over) = self.do_step(view, LocalStep::Send(Box::new(own)), ledger, out);
         if let Some(name) = begun {
             let what = if push { "delta" } else { "first value" };
             ledger.wait_begun(view.process, name, format!("{what} of key {key}"));
