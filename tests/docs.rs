@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use pslite::observe::EVENTS;
-use pslite::observe::events::Event;
+use pslite::observe::events::EventRow;
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -103,7 +103,7 @@ fn every_metric_is_documented() {
     let mut table = BEGIN.to_owned();
     for (_, event) in EVENTS {
         let labels: Vec<&str> = event.labels.iter().map(|label| label.name()).collect();
-        let Event { name, unit, text, .. } = event;
+        let EventRow { name, unit, text, .. } = event;
         let (kind, labels) = (event.kind.name(), labels.join(", "));
         table += &format!("| `{name}` | {unit} | {kind} | {labels} | {text} |\n");
     }

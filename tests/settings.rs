@@ -163,10 +163,10 @@ fn documented() -> BTreeSet<String> {
     names
 }
 
-type Asked = Arc<Mutex<BTreeSet<String>>>;
+type ProgramSettings = Arc<Mutex<BTreeSet<String>>>;
 
 /// Settings of a worker with those besides, and the names that are asked for.
-fn lookup(extra: &[(&str, &str)]) -> (Lookup, Asked) {
+fn lookup(extra: &[(&str, &str)]) -> (Lookup, ProgramSettings) {
     let mut all = BTreeMap::from([
         ("DMLC_ROLE", "worker"),
         ("DMLC_NUM_WORKER", "1"),
@@ -177,7 +177,7 @@ fn lookup(extra: &[(&str, &str)]) -> (Lookup, Asked) {
     all.extend(extra.iter().copied());
     let all: BTreeMap<String, String> =
         all.into_iter().map(|(name, text)| (name.to_owned(), text.to_owned())).collect();
-    let asked = Asked::default();
+    let asked = ProgramSettings::default();
     let names = Arc::clone(&asked);
     let lookup: Lookup = Arc::new(move |name| {
         names.lock().unwrap().insert(name.to_owned());

@@ -22,7 +22,7 @@ pub(crate) struct Base {
 }
 
 impl Base {
-    pub(crate) fn new((app_id, customer_id): (i32, i32), handler: Handler, node: NodeSlot) -> Self {
+    pub(crate) fn new(app_id: i32, customer_id: i32, handler: Handler, node: NodeSlot) -> Self {
         Self { app_id, customer_id, handler, queue: Arc::new(WorkQueue::new()), node }
     }
 

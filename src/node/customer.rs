@@ -22,7 +22,7 @@ use bytes::Bytes;
 pub(crate) use self::made::check_frames;
 use crate::base::Base;
 pub use crate::base::Handler;
-use crate::customers::Customers;
+use crate::customers::{CustomerKey, Customers};
 use crate::error::{NodeError, Result};
 use crate::landing::PullSink;
 use crate::recipient::{AnyMailbox, Mailbox};
@@ -37,7 +37,7 @@ use pslite_observe::awake;
 use pslite_transport::fork::{self, Life};
 
 /// What a customer's thread, its callers and the van share.
-struct Shared {
+struct CustomerShared {
     base: Arc<Base>,
     worker: WorkerCustomer,
     server: ServerCustomer,
@@ -54,7 +54,7 @@ pub struct Customer {
 /// A customer as all but its owner use it. Cheap to clone.
 #[derive(Clone)]
 pub struct CustomerHandle {
-    mailbox: Arc<Mailbox<Shared>>,
+    mailbox: Arc<Mailbox<CustomerShared>>,
 }
 
 impl Customer {
@@ -65,22 +65,23 @@ impl Customer {
         customer_id: i32,
         handler: Handler,
     ) -> Result<Self> {
-        let base = Arc::new(Base::new((app_id, customer_id), handler, node));
+        let key = CustomerKey { app_id, customer_id };
+        let base = Arc::new(Base::new(app_id, customer_id, handler, node));
         let worker = WorkerCustomer::new(Arc::clone(&base));
         let server = ServerCustomer::new(Arc::clone(&base));
         let mailbox = Arc::new(Mailbox {
             queue: Arc::clone(&base.queue),
             landings: Arc::clone(worker.landings()),
-            customer: Shared { base, worker, server },
+            customer: CustomerShared { base, worker, server },
         });
         let known: Arc<AnyMailbox> = Arc::clone(&mailbox) as _;
-        registry.add((app_id, customer_id), &known)?;
+        registry.add(key, &known)?;
         let served = Arc::clone(&mailbox);
         let thread = std::thread::Builder::new()
             .name(format!("pslite-c{app_id}.{customer_id}"))
             .spawn(move || served.customer.serve())
             .map_err(|error| {
-                registry.remove((app_id, customer_id));
+                registry.remove(key);
                 NodeError::Config(format!("cannot start a thread: {error}"))
             })?;
         let handle = CustomerHandle { mailbox };
@@ -101,7 +102,8 @@ impl Drop for Customer {
             return;
         }
         let shared = self.handle.shared();
-        self.registry.remove((shared.base.app_id, shared.base.customer_id));
+        let (app_id, customer_id) = (shared.base.app_id, shared.base.customer_id);
+        self.registry.remove(CustomerKey { app_id, customer_id });
         shared.base.queue.close();
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != std::thread::current().id()
@@ -114,7 +116,7 @@ impl Drop for Customer {
 }
 
 impl CustomerHandle {
-    fn shared(&self) -> &Shared {
+    fn shared(&self) -> &CustomerShared {
         &self.mailbox.customer
     }
 

@@ -17,11 +17,27 @@ use pslite_core::wire::save::{SaveAsked, SaveTold};
 /// receiving thread and then ends the process (postoffice.cc:125); here they wait aside.
 const PARKED_MAX: usize = 65_536;
 
-/// All customers of a process, by application and customer id.
+/// Which customer of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct CustomerKey {
+    /// Its application.
+    pub(crate) app_id: i32,
+    /// Its number in the application.
+    pub(crate) customer_id: i32,
+}
+
+impl CustomerKey {
+    /// The customer that has the number of its application, as that of each server has.
+    pub(crate) const fn of_app(app_id: i32) -> Self {
+        Self { app_id, customer_id: app_id }
+    }
+}
+
+/// All customers of a process.
 #[derive(Default)]
 pub(crate) struct Customers {
-    map: RwLock<BTreeMap<(i32, i32), Arc<AnyMailbox>>>,
-    parked: Mutex<Vec<((i32, i32), Delivery)>>,
+    map: RwLock<BTreeMap<CustomerKey, Arc<AnyMailbox>>>,
+    parked: Mutex<Vec<(CustomerKey, Delivery)>>,
 }
 
 impl Customers {
@@ -32,7 +48,7 @@ impl Customers {
     /// Too many wait aside; the text says for whom.
     pub(crate) fn deliver(
         &self,
-        key: (i32, i32),
+        key: CustomerKey,
         item: Delivery,
         wait: bool,
     ) -> std::result::Result<(), String> {
@@ -47,7 +63,7 @@ impl Customers {
         self.park(key, item)
     }
 
-    fn park(&self, key: (i32, i32), item: Delivery) -> std::result::Result<(), String> {
+    fn park(&self, key: CustomerKey, item: Delivery) -> std::result::Result<(), String> {
         let mut parked = lock(&self.parked);
         // The customer may have come between the two looks; it empties `parked` under this lock.
         if let Some(mailbox) = self.get(key) {
@@ -58,7 +74,7 @@ impl Customers {
             return Err(format!(
                 "dropped a message to app {} customer {}: no such customer, and {PARKED_MAX} \
                  messages wait already",
-                key.0, key.1
+                key.app_id, key.customer_id
             ));
         }
         parked.push((key, item));
@@ -96,14 +112,14 @@ impl Customers {
 
     fn finish(&self, finish: Finish, whose: impl Fn(i32) -> bool) -> Result<()> {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
-        let some = map.iter().filter(|((_, customer), _)| whose(*customer));
+        let some = map.iter().filter(|(key, _)| whose(key.customer_id));
         let some: Vec<Arc<AnyMailbox>> = some.map(|(_, mailbox)| Arc::clone(mailbox)).collect();
         drop(map);
         some.iter().try_for_each(|mailbox| mailbox.customer.finish_exchange(finish))
     }
 
     /// Tells one customer, if it is there.
-    pub(crate) fn tell(&self, key: (i32, i32), item: Delivery) {
+    pub(crate) fn tell(&self, key: CustomerKey, item: Delivery) {
         if let Some(mailbox) = self.get(key) {
             mailbox.queue.push(item.priority(), item);
         }
@@ -146,13 +162,14 @@ impl Customers {
 
     /// What an operator asks of the values here. `None`: no store has them.
     pub(crate) fn saved(&self, asked: SaveAsked) -> Option<SaveTold> {
-        self.get((0, 0)).and_then(|mailbox| mailbox.customer.saved(asked))
+        self.get(CustomerKey::of_app(0)).and_then(|mailbox| mailbox.customer.saved(asked))
     }
 
     /// True if the store of app 0 is here, which keeps the keys of customers apart that have their
     /// own. `in_front`: stores in front of an application serve.
     pub(crate) fn keep_keys_apart(&self, in_front: bool) -> bool {
-        self.get((0, 0)).is_some_and(|mailbox| mailbox.customer.keeps_keys_apart(in_front))
+        self.get(CustomerKey::of_app(0))
+            .is_some_and(|mailbox| mailbox.customer.keeps_keys_apart(in_front))
     }
 
     /// True if some customer is a server whose keys may move.
@@ -204,18 +221,18 @@ impl Customers {
     }
 
     /// The customer, if it exists.
-    pub(crate) fn get(&self, key: (i32, i32)) -> Option<Arc<AnyMailbox>> {
+    pub(crate) fn get(&self, key: CustomerKey) -> Option<Arc<AnyMailbox>> {
         self.map.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
     }
 
-    pub(crate) fn add(&self, key: (i32, i32), mailbox: &Arc<AnyMailbox>) -> Result<()> {
+    pub(crate) fn add(&self, key: CustomerKey, mailbox: &Arc<AnyMailbox>) -> Result<()> {
         let mut parked = lock(&self.parked);
         let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
         if map.contains_key(&key) {
             return Err(NodeError::Invalid(format!(
                 "customer {1} of app {0} exists already in this node, as a worker or a server: \
                  give the further one another number",
-                key.0, key.1
+                key.app_id, key.customer_id
             )));
         }
         map.insert(key, Arc::clone(mailbox));
@@ -231,7 +248,7 @@ impl Customers {
         Ok(())
     }
 
-    pub(crate) fn remove(&self, key: (i32, i32)) {
+    pub(crate) fn remove(&self, key: CustomerKey) {
         self.map.write().unwrap_or_else(PoisonError::into_inner).remove(&key);
     }
 

@@ -100,7 +100,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::settings::{Asked, Lookup};
+    use crate::settings::{Lookup, ProgramSettings};
 
     fn settings(
         role: &'static str,
@@ -117,7 +117,7 @@ mod tests {
             name if name == more => Some("1".to_owned()),
             _ => None,
         });
-        Settings::read(&lookup, &Asked::default()).unwrap()
+        Settings::read(&lookup, &ProgramSettings::default()).unwrap()
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use crate::error::NodeError;
-use crate::settings::{Asked, Lookup};
+use crate::settings::{Lookup, ProgramSettings};
 use pslite_core::cluster::giving_up;
 use pslite_core::wire::{self, Dialect};
 use pslite_transport::address as net;
@@ -17,7 +17,7 @@ use pslite_transport::zmq::Question;
 const LIMIT: Duration = Duration::from_millis(500);
 
 /// Tells it, if the environment says where it is, and that it may be told what stock does not know.
-pub(super) fn say_why(lookup: &Lookup, asked: &Asked, error: &NodeError) {
+pub(super) fn say_why(lookup: &Lookup, asked: &ProgramSettings, error: &NodeError) {
     let text = |name: &str| {
         lookup(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
     };

@@ -19,7 +19,7 @@ use pslite_core::kv::Assembled;
 use pslite_core::values::{KvPairs, iter_lens};
 use pslite_core::wire::elastic::Placed;
 use pslite_core::wire::{Meta, NodeId, server_id};
-use pslite_transport::{CallersMemory, Claim};
+use pslite_transport::{CallersMemory, MemoryClaim};
 
 /// Smaller destinations gain nothing: their answers are copied from the buffer that they are read
 /// to, several at a time.
@@ -55,10 +55,10 @@ pub struct Destination {
 
 /// The pulls of a customer whose answers may land.
 #[derive(Debug, Default)]
-pub(crate) struct Landings(Mutex<BTreeMap<i32, Target>>);
+pub(crate) struct Landings(Mutex<BTreeMap<i32, LandingTarget>>);
 
 #[derive(Debug)]
-struct Target {
+struct LandingTarget {
     destination: Destination,
     spans: SmallVec<[Span; 4]>,
 }
@@ -76,7 +76,7 @@ struct Span {
 impl Landings {
     /// A pull was made. Nothing lands before [`Self::cut`].
     pub(super) fn open(&self, timestamp: i32, destination: Destination) {
-        let target = Target { destination, spans: SmallVec::new() };
+        let target = LandingTarget { destination, spans: SmallVec::new() };
         lock(&self.0).insert(timestamp, target);
     }
 
@@ -90,7 +90,7 @@ impl Landings {
         again: bool,
     ) {
         let mut open = lock(&self.0);
-        let Some(Target { destination, spans }) = open.get_mut(&timestamp) else { return };
+        let Some(LandingTarget { destination, spans }) = open.get_mut(&timestamp) else { return };
         let slices: SmallVec<[_; 4]> = slices.collect();
         *spans = layout(&slices, destination, value_size).unwrap_or_default();
         // What a server gets is complete before it answers; but what others get must not be
@@ -106,9 +106,9 @@ impl Landings {
     }
 
     /// The memory for so many bytes of values in an answer.
-    pub(super) fn place(&self, from: NodeId, meta: &Meta, len: u64) -> Option<Claim> {
+    pub(super) fn place(&self, from: NodeId, meta: &Meta, len: u64) -> Option<MemoryClaim> {
         let open = lock(&self.0);
-        let Target { destination, spans } = open.get(&meta.timestamp)?;
+        let LandingTarget { destination, spans } = open.get(&meta.timestamp)?;
         let answers = |span: &&Span| match &meta.placed {
             Some(placed) => span.rank == placed.slice as usize,
             None => server_id(span.rank) == from,

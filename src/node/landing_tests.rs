@@ -56,7 +56,7 @@ fn a_piece_has_its_place_in_its_slice() {
     let landings = landings(1000, &[100, 200, 300, 400]);
     let place = |part: (u32, u64, u64), len| {
         // Any server may have it.
-        landings.place(server_id(7), &answer(5, Some(part)), len).map(Claim::into_frame)
+        landings.place(server_id(7), &answer(5, Some(part)), len).map(MemoryClaim::into_frame)
     };
     let whole = place((3, 0, 0), 400).unwrap();
     drop(whole);

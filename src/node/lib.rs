@@ -63,4 +63,4 @@ pub use pslite_core::wire::balance::{BalanceOpen, BalanceRule};
 pub use pslite_transport::CallersMemory;
 pub use server::KeyState;
 
-pub use settings::{Asked, Elastic, Lookup, Settings, StaticReasons, TunnelSettings};
+pub use settings::{Elastic, Lookup, ProgramSettings, Settings, StaticReasons, TunnelSettings};

@@ -74,9 +74,9 @@ fn wait_for(
     let mut last = None;
     loop {
         let why = match resolve_within(host, limit.saturating_sub(began.elapsed()), is_stopped) {
-            Answer::Found => return Ok(()),
-            Answer::Not(why) => last.insert(why).as_str(),
-            Answer::Late => last.as_deref().unwrap_or("the resolver does not answer"),
+            Resolved::Found => return Ok(()),
+            Resolved::Not(why) => last.insert(why).as_str(),
+            Resolved::Late => last.as_deref().unwrap_or("the resolver does not answer"),
         };
         let text = format!("{variable}={host}: {why}");
         if !may_come(settings) {
@@ -103,7 +103,7 @@ fn wait_for(
 }
 
 /// What the resolver said about a name.
-enum Answer {
+enum Resolved {
     /// It has an IPv4 address.
     Found,
     /// It has none, and why.
@@ -114,7 +114,7 @@ enum Answer {
 
 /// Asks the resolver. One that does not answer in time, or before the node is stopped, is left to
 /// itself.
-fn resolve_within(host: &str, limit: Duration, is_stopped: Stopped<'_>) -> Answer {
+fn resolve_within(host: &str, limit: Duration, is_stopped: Stopped<'_>) -> Resolved {
     let asked_at = Instant::now();
     let (tell, told) = sync_channel::<std::result::Result<_, AddressError>>(1);
     let name = host.to_owned();
@@ -123,16 +123,16 @@ fn resolve_within(host: &str, limit: Duration, is_stopped: Stopped<'_>) -> Answe
         let _ = tell.send(resolve(&name)); // Nobody listens any more: the time has passed.
     });
     if let Err(error) = asked {
-        return Answer::Not(format!("cannot start a thread: {error}"));
+        return Resolved::Not(format!("cannot start a thread: {error}"));
     }
     loop {
         let left = limit.saturating_sub(asked_at.elapsed());
         return match told.recv_timeout(left.min(AGAIN)) {
-            Ok(Ok(found)) if found.iter().any(IpAddr::is_ipv4) => Answer::Found,
-            Ok(Ok(_)) => Answer::Not(format!("{host} has no IPv4 address")),
-            Ok(Err(error)) => Answer::Not(error.to_string()),
+            Ok(Ok(found)) if found.iter().any(IpAddr::is_ipv4) => Resolved::Found,
+            Ok(Ok(_)) => Resolved::Not(format!("{host} has no IPv4 address")),
+            Ok(Err(error)) => Resolved::Not(error.to_string()),
             Err(RecvTimeoutError::Timeout) if left > AGAIN && !is_stopped() => continue,
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Answer::Late,
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Resolved::Late,
         };
     }
 }

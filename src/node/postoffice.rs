@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::address;
 use crate::batch_session::BatchSession;
 use crate::customer::{Customer, Handler, check_frames};
-use crate::customers::Customers;
+use crate::customers::{CustomerKey, Customers};
 use crate::delivery::Delivery;
 use crate::error::{NodeError, Result, refuse_forked};
 use crate::farewell;
@@ -21,7 +21,7 @@ use crate::naming;
 use crate::notices;
 use crate::running::{NodeRef, NodeSlot, RunningNode, running};
 use crate::server::StoreServer;
-use crate::settings::{Asked, Lookup, Settings};
+use crate::settings::{Lookup, ProgramSettings, Settings};
 use crate::sync::lock;
 use crate::threads;
 pub use crate::van::OnFailure;
@@ -44,7 +44,7 @@ const NOW: Duration = Duration::from_millis(1);
 pub struct Postoffice {
     lookup: Lookup,
     /// The program's own settings for the node.
-    asked: Mutex<Asked>,
+    asked: Mutex<ProgramSettings>,
     customers: Arc<Customers>,
     van: RwLock<Option<Arc<Van>>>,
     /// The same, for the customers.
@@ -74,7 +74,7 @@ pub struct NodeInfo {
     pub num_workers: usize,
     /// `DMLC_NUM_SERVER`, likewise.
     pub num_servers: usize,
-    /// Nodes of one role in a process ([`Asked::group_size`]); ids and ranks count nodes.
+    /// Nodes of one role in a process ([`ProgramSettings::group_size`]); ids and ranks count nodes.
     pub group_size: usize,
     /// Where others find it.
     pub hostname: String,
@@ -108,7 +108,7 @@ impl Postoffice {
     }
 
     /// Changes the program's settings for the node, for its next start.
-    pub fn ask(&self, change: impl FnOnce(&mut Asked)) {
+    pub fn ask(&self, change: impl FnOnce(&mut ProgramSettings)) {
         change(&mut lock(&self.asked));
     }
 
@@ -151,7 +151,7 @@ impl Postoffice {
         }
         if !meta.request
             && !meta.simple_app
-            && let Some(mailbox) = self.customers.get((meta.app_id, meta.app_id))
+            && let Some(mailbox) = self.customers.get(CustomerKey::of_app(meta.app_id))
         {
             mailbox.customer.note_answer(meta);
         }

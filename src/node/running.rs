@@ -16,7 +16,7 @@ use crate::settings::Settings;
 use crate::sync::lock;
 use crate::training::Training;
 use pslite_core::cluster::{Cluster, Event, Tell};
-use pslite_core::training::balance::clock::Pushed;
+use pslite_core::training::balance::clock::PushedKey;
 use pslite_core::wire::elastic::SchedulerMessage;
 use pslite_core::wire::topic::Topic;
 use pslite_core::wire::trees::OVERLAYS_KEPT;
@@ -244,7 +244,7 @@ impl dyn RunningNode + '_ {
     pub(crate) fn note_push(&self, customer_id: i32, keys: &[u8], pulls_too: bool) {
         let Some(key) = keys.first_chunk().map(|key| Key::from_le_bytes(*key)) else { return };
         let may_set = !pulls_too && self.my_id() == wire::worker_id(0);
-        let push = Pushed { customer_id, key };
+        let push = PushedKey { customer_id, key };
         let words = self.training().pushed(|| self.now(), push, may_set);
         if !words.is_empty() {
             self.event(Event::Tell(words));

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::elastic::{Elastic, StaticReasons};
-use self::reader::Reader;
+use self::reader::SettingsReader;
 pub use self::tunnels::TunnelSettings;
 use crate::error::{NodeError, Result};
 use pslite_core::cluster::RankOrder;
@@ -35,7 +35,7 @@ pub type Lookup = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 /// What the program says of a node before it starts, in addition to the environment (BytePS's
 /// `StartPS`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct ProgramSettings {
     /// In place of `DMLC_ROLE`.
     pub role: Option<Role>,
     /// The rank that it wants; if a node of a job wishes one, all must.
@@ -59,9 +59,9 @@ pub struct Settings {
     pub num_workers: usize,
     /// Servers: `DMLC_NUM_SERVER`, times the size of groups.
     pub num_servers: usize,
-    /// See [`Asked::group_size`].
+    /// See [`ProgramSettings::group_size`].
     pub group_size: usize,
-    /// See [`Asked::wished_rank`].
+    /// See [`ProgramSettings::wished_rank`].
     pub wished_rank: Option<u32>,
     /// `PSLITE_RANK`: the number by which its launcher knows it among the nodes of its role. Ranks
     /// follow these numbers if they can.
@@ -189,7 +189,7 @@ impl Settings {
     /// sentence for each.
     #[must_use]
     pub fn without_effect(&self, lookup: &Lookup) -> Vec<String> {
-        effects::without_effect(&Reader { lookup }, self)
+        effects::without_effect(&SettingsReader { lookup }, self)
     }
 
     /// True if keys may move in a job of this node: if it was asked to follow them, and its data do
@@ -238,8 +238,8 @@ impl Settings {
     /// # Errors
     /// [`NodeError::Config`] names the first variable that is missing or holds nonsense, what it
     /// holds, what is allowed there and what to do.
-    pub fn read(lookup: &Lookup, asked: &Asked) -> Result<Self> {
-        let env = Reader { lookup };
+    pub fn read(lookup: &Lookup, asked: &ProgramSettings) -> Result<Self> {
+        let env = SettingsReader { lookup };
         let group_size = usize::from(asked.group_size.unwrap_or(1).max(1));
         let dialect = env.dialect()?.or(asked.dialect).unwrap_or_default();
         env.one_port()?;

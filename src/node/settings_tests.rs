@@ -22,7 +22,7 @@ fn lookup(extra: &[(&str, &str)]) -> Lookup {
 
 #[test]
 fn defaults_are_stocks_where_stock_has_one() {
-    let s = Settings::read(&lookup(&[]), &Asked::default()).unwrap();
+    let s = Settings::read(&lookup(&[]), &ProgramSettings::default()).unwrap();
     assert_eq!((s.role, s.num_workers, s.num_servers), (Role::Worker, 2, 3));
     assert!(s.resend.is_none() && s.heartbeat_timeout.is_none() && !s.priority_van);
     assert_eq!((s.log_level, s.connections), (Level::Warning, 1));
@@ -46,8 +46,9 @@ fn nonsense_is_named() {
         ("PSLITE_WIRE", "byteps-0.3"),
         ("BYTEPS_ORDERED_HOSTS", "a:1,b,a"),
     ] {
-        let error =
-            Settings::read(&lookup(&[(name, value)]), &Asked::default()).unwrap_err().to_string();
+        let error = Settings::read(&lookup(&[(name, value)]), &ProgramSettings::default())
+            .unwrap_err()
+            .to_string();
         assert!(error.contains(name), "{name}={value}: {error}");
     }
 }
@@ -56,7 +57,7 @@ fn nonsense_is_named() {
 #[test]
 fn signs_of_life_come_several_times_within_the_silence_that_is_allowed() {
     let interval = |extra: &[(&str, &str)]| {
-        let settings = Settings::read(&lookup(extra), &Asked::default()).unwrap();
+        let settings = Settings::read(&lookup(extra), &ProgramSettings::default()).unwrap();
         settings.heartbeat_interval.map(|interval| interval.as_millis())
     };
     let timeout = ("PS_HEARTBEAT_TIMEOUT", "2");
@@ -71,7 +72,7 @@ fn signs_of_life_come_several_times_within_the_silence_that_is_allowed() {
 #[test]
 fn keys_do_not_move_over_resent_messages() {
     let follows = |extra: &[(&str, &str)]| {
-        Settings::read(&lookup(extra), &Asked::default()).unwrap().follows_pieces()
+        Settings::read(&lookup(extra), &ProgramSettings::default()).unwrap().follows_pieces()
     };
     assert!(follows(&[("PSLITE_ELASTIC", "1")]) && follows(&[]));
     assert!(!follows(&[("PS_RESEND", "1")]));
@@ -84,8 +85,9 @@ fn keys_do_not_move_over_resent_messages() {
 
 #[test]
 fn unset_keys_move_unless_something_else_wants_them_to_stay() {
-    let elastic =
-        |extra: &[(&str, &str)]| Settings::read(&lookup(extra), &Asked::default()).unwrap().elastic;
+    let elastic = |extra: &[(&str, &str)]| {
+        Settings::read(&lookup(extra), &ProgramSettings::default()).unwrap().elastic
+    };
     assert_eq!(elastic(&[]), Elastic::Moves);
     assert_eq!(elastic(&[("PS_HEARTBEAT_TIMEOUT", "0")]), Elastic::Moves);
     for stays in
@@ -100,7 +102,7 @@ fn unset_keys_move_unless_something_else_wants_them_to_stay() {
 #[test]
 fn copies_are_kept_if_asked_for() {
     let copies = |extra: &[(&str, &str)]| {
-        Settings::read(&lookup(extra), &Asked::default()).unwrap().copies()
+        Settings::read(&lookup(extra), &ProgramSettings::default()).unwrap().copies()
     };
     let moves = ("PSLITE_ELASTIC", "moves");
     assert_eq!(copies(&[("PSLITE_ELASTIC", "1")]), None);
@@ -118,7 +120,7 @@ fn resend_and_ranges_are_read() {
             ("PSLITE_PORT_RANGE", "9000-9010"),
             ("PSLITE_CONNECTIONS", "8"),
         ]),
-        &Asked::default(),
+        &ProgramSettings::default(),
     )
     .unwrap();
     assert_eq!(s.resend, Some(Duration::from_millis(200)));
@@ -127,7 +129,7 @@ fn resend_and_ranges_are_read() {
 
 #[test]
 fn the_program_says_what_the_environment_does_not() {
-    let asked = Asked {
+    let asked = ProgramSettings {
         role: Some(Role::Server),
         wished_rank: Some(1),
         group_size: Some(2),
@@ -150,7 +152,7 @@ fn the_program_says_what_the_environment_does_not() {
 /// Texts beside those of the table of all variables (`tests/settings.rs`).
 #[test]
 fn a_job_has_workers_and_stars_are_the_schedulers() {
-    let read = |extra: &[(&str, &str)]| Settings::read(&lookup(extra), &Asked::default());
+    let read = |extra: &[(&str, &str)]| Settings::read(&lookup(extra), &ProgramSettings::default());
     for zeros in [
         [("DMLC_NUM_WORKER", "0"), ("DMLC_ROLE", "scheduler")],
         [("DMLC_NUM_SERVER", "0"), ("DMLC_NUM_WORKER", "0")],
@@ -173,21 +175,26 @@ fn a_host_has_to_fit_into_the_wire() {
     let long = "hh.".repeat(22);
     for name in ["DMLC_PS_ROOT_URI", "DMLC_NODE_HOST"] {
         let extra = [(name, long.as_str()), ("PSLITE_WIRE", "byteps")];
-        let error = Settings::read(&lookup(&extra), &Asked::default()).unwrap_err().to_string();
+        let error =
+            Settings::read(&lookup(&extra), &ProgramSettings::default()).unwrap_err().to_string();
         assert!(error.contains(name), "{error}");
-        assert!(Settings::read(&lookup(&extra[..1]), &Asked::default()).is_ok());
+        assert!(Settings::read(&lookup(&extra[..1]), &ProgramSettings::default()).is_ok());
     }
 }
 
 #[test]
 fn several_ports_are_refused() {
     for (name, text) in [("DMLC_NUM_PORTS", "2"), ("DMLC_ENABLE_RDMA", "multivan")] {
-        let error = Settings::read(&lookup(&[(name, text)]), &Asked::default()).unwrap_err();
+        let error =
+            Settings::read(&lookup(&[(name, text)]), &ProgramSettings::default()).unwrap_err();
         let error = error.to_string();
         assert!(error.contains(&format!("{name}={text}")) && error.contains("unset it"), "{error}");
     }
     for (name, text) in [("DMLC_NUM_PORTS", "1"), ("DMLC_ENABLE_RDMA", "0")] {
-        assert!(Settings::read(&lookup(&[(name, text)]), &Asked::default()).is_ok(), "{name}");
+        assert!(
+            Settings::read(&lookup(&[(name, text)]), &ProgramSettings::default()).is_ok(),
+            "{name}"
+        );
     }
 }
 
@@ -198,7 +205,7 @@ fn auto_is_the_star_where_there_can_be_no_trees() {
     std::fs::write(&path, "link a b 20\n").unwrap();
     let topology = |extra: &[(&str, &str)]| {
         let all = [&[("DMLC_ROLE", "scheduler"), ("PSLITE_TOPOLOGY", "auto")][..], extra].concat();
-        Settings::read(&lookup(&all), &Asked::default()).unwrap().topology
+        Settings::read(&lookup(&all), &ProgramSettings::default()).unwrap().topology
     };
     let links = ("PSLITE_LINKS", path.to_str().unwrap());
     assert_eq!(topology(&[]), Topology::Star, "no links");
@@ -212,7 +219,7 @@ fn auto_is_the_star_where_there_can_be_no_trees() {
 #[test]
 fn what_must_be_alike_is_said_in_words_that_are_compared() {
     let of = |extra: &[(&str, &str)]| {
-        let settings = Settings::read(&lookup(extra), &Asked::default()).unwrap();
+        let settings = Settings::read(&lookup(extra), &ProgramSettings::default()).unwrap();
         settings.alike.into_iter().map(|one| (one.name, one.value)).collect::<BTreeMap<_, _>>()
     };
     for role in ["worker", "server", "scheduler"] {

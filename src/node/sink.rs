@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::customers::Customers;
+use crate::customers::{CustomerKey, Customers};
 use crate::landing::VALS;
 use pslite_core::wire::{self, NodeId};
 use pslite_transport::native::{Place, Sink};
@@ -25,7 +25,7 @@ impl Sink for PullLanding {
             return None;
         }
         let customer_id = if self.is_worker { meta.customer_id } else { meta.app_id };
-        let mailbox = self.customers.get((meta.app_id, customer_id))?;
+        let mailbox = self.customers.get(CustomerKey { app_id: meta.app_id, customer_id })?;
         let memory = mailbox.landings.place(from, &meta, len)?;
         Some(Place { frame: VALS, memory: Box::new(memory) })
     }

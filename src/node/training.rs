@@ -16,13 +16,13 @@ use crate::sync::lock;
 use available::Available;
 use exchange::ExchangeDesk;
 use pslite_core::cluster::Tell;
-use pslite_core::training::balance::clock::{ComputeClock, Computed, Pushed};
-use pslite_core::training::balance::{Coordinator, Gone, Outbox, Worker};
+use pslite_core::training::balance::clock::{ComputeClock, Computed, PushedKey};
+use pslite_core::training::balance::{BatchOutbox, Coordinator, Gone, Worker};
 use pslite_core::wire::balance::{BalanceMessage, BalanceOpen, BalanceReport, SessionStatus};
 use pslite_core::wire::topic::Topic;
 use pslite_core::wire::{NodeId, SCHEDULER};
 use pslite_observe::log::{self, Level};
-pub(crate) use sessions::{SessionId, Sessions};
+pub(crate) use sessions::{SessionId, WorkerSessions};
 
 /// See the module. No lock of it is held while another one of the node is taken.
 #[derive(Default)]
@@ -30,7 +30,7 @@ pub(crate) struct Training {
     /// A scheduler's.
     coordinator: Mutex<Coordinator>,
     /// A worker's.
-    sessions: Mutex<Sessions>,
+    sessions: Mutex<WorkerSessions>,
     /// Signalled when a session has changed.
     changed: Condvar,
     /// Some session wants the times that the library measures.
@@ -47,7 +47,7 @@ impl Training {
     /// A worker says something. Returns what follows.
     pub(crate) fn asked(&self, from: Worker, word: &[u8]) -> Vec<Tell> {
         let Some(message) = BalanceMessage::read(word) else { return Vec::new() };
-        let mut out = Outbox::new();
+        let mut out = BatchOutbox::new();
         let mut coordinator = lock(&self.coordinator);
         coordinator.handle(from, &message, &mut out);
         let notes = coordinator.take_notes();
@@ -58,7 +58,7 @@ impl Training {
 
     /// A worker is gone. Returns what follows.
     pub(crate) fn lost(&self, id: NodeId, gone: Gone) -> Vec<Tell> {
-        let mut out = Outbox::new();
+        let mut out = BatchOutbox::new();
         lock(&self.coordinator).lost(id, gone, &mut out);
         words(out)
     }
@@ -71,16 +71,16 @@ impl Training {
     // ---- a worker -------------------------------------------------------------------------------
 
     /// The sessions of this process.
-    pub(crate) fn sessions(&self) -> MutexGuard<'_, Sessions> {
+    pub(crate) fn sessions(&self) -> MutexGuard<'_, WorkerSessions> {
         lock(&self.sessions)
     }
 
     /// Waits until a session may have changed.
     pub(crate) fn wait<'a>(
         &self,
-        sessions: MutexGuard<'a, Sessions>,
+        sessions: MutexGuard<'a, WorkerSessions>,
         most: Duration,
-    ) -> MutexGuard<'a, Sessions> {
+    ) -> MutexGuard<'a, WorkerSessions> {
         self.changed.wait_timeout(sessions, most).unwrap_or_else(PoisonError::into_inner).0
     }
 
@@ -174,7 +174,7 @@ impl Training {
         Ok(computed.map_or_else(Vec::new, |computed| self.measured(now, computed)))
     }
 
-    fn note_measured(&self, sessions: &Sessions) {
+    fn note_measured(&self, sessions: &WorkerSessions) {
         let measures = sessions.any_is_measured();
         if !self.measures.swap(measures, Ordering::Relaxed) && measures {
             *lock(&self.clock) = ComputeClock::default();
@@ -216,7 +216,7 @@ impl Training {
     pub(crate) fn pushed(
         &self,
         now: impl FnOnce() -> Duration,
-        push: Pushed,
+        push: PushedKey,
         may_set: bool,
     ) -> Vec<Tell> {
         if !self.measures.load(Ordering::Relaxed) {
@@ -262,7 +262,7 @@ impl Training {
 }
 
 /// To be sent by the scheduler.
-fn words(out: Outbox) -> Vec<Tell> {
+fn words(out: BatchOutbox) -> Vec<Tell> {
     out.into_iter()
         .map(|(to, message)| Tell { to, topic: Topic::Batches, bytes: message.bytes() })
         .collect()
@@ -318,7 +318,7 @@ mod tests {
     }
 
     fn push(training: &Training, key: Key) {
-        training.pushed(|| NOW, Pushed { customer_id: 0, key }, false);
+        training.pushed(|| NOW, PushedKey { customer_id: 0, key }, false);
         training.answered(|| NOW);
     }
 

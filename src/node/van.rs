@@ -35,7 +35,7 @@ use crate::address;
 use crate::customers::Customers;
 use crate::descriptors;
 use crate::error::{NodeError, Result};
-use crate::planning::{Desk, Gauge};
+use crate::planning::{Desk, NodeGauge};
 use crate::recipient::AtOnce;
 use crate::running::{NodeState, RunningNode};
 use crate::settings::Settings;
@@ -48,7 +48,7 @@ use held::HeldMessages;
 use inline_handler::InlineHandler;
 use job::Job;
 use native::DataPlane;
-use pslite_core::cluster::{Cluster, Event, Failure, FailureKind};
+use pslite_core::cluster::{Cluster, Event, JobFailure, JobFailureKind};
 use pslite_core::delivery::{ResendConfig, Resender};
 use pslite_core::wire::{self, Message, Node, NodeId, Role};
 use pslite_observe::MessageKind;
@@ -85,7 +85,7 @@ pub(crate) struct Van {
     on_failure: OnFailure,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// What this node measures for the scheduler.
-    gauge: Gauge,
+    gauge: NodeGauge,
     /// The scheduler's planner.
     desk: Desk,
     /// Batch sizes.
@@ -151,7 +151,7 @@ impl Van {
             customers,
             stopping: AtomicBool::new(false),
             random: AtomicU64::new(incarnation | 1),
-            gauge: Gauge::default(),
+            gauge: NodeGauge::default(),
             desk: Desk::default(),
             training: Training::default(),
             native: native.map(|(transport, _)| DataPlane::new(transport)),
@@ -431,20 +431,20 @@ fn answers(settings: &Settings) -> Answers {
     }
 }
 
-fn core_failure(reason: &NodeError) -> Failure {
-    Failure { kind: FailureKind::PeerLost, text: reason.to_string() }
+fn core_failure(reason: &NodeError) -> JobFailure {
+    JobFailure { kind: JobFailureKind::PeerLost, text: reason.to_string() }
 }
 
 fn stopped() -> NodeError {
     NodeError::Stopped("the node was finalized meanwhile".to_owned())
 }
 
-fn error_of(failure: &Failure) -> NodeError {
+fn error_of(failure: &JobFailure) -> NodeError {
     let text = failure.text.clone();
     match failure.kind {
-        FailureKind::PeerLost => NodeError::PeerLost(text),
-        FailureKind::StartTimeout => NodeError::Timeout(text),
-        FailureKind::Config => NodeError::Config(text),
-        FailureKind::Remote => NodeError::Remote(text),
+        JobFailureKind::PeerLost => NodeError::PeerLost(text),
+        JobFailureKind::StartTimeout => NodeError::Timeout(text),
+        JobFailureKind::Config => NodeError::Config(text),
+        JobFailureKind::Remote => NodeError::Remote(text),
     }
 }

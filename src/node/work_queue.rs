@@ -44,7 +44,7 @@ struct State<T> {
 }
 
 /// The right to handle one item. It is dropped when the item is done.
-pub(crate) struct Turn<'a, T> {
+pub(crate) struct WorkTurn<'a, T> {
     queue: &'a WorkQueue<T>,
     began: Instant,
 }
@@ -105,7 +105,7 @@ impl<T> WorkQueue<T> {
     }
 
     /// Returns the item with the right to handle it at once; or queues it, once there is room.
-    pub(crate) fn offer(&self, priority: i32, item: T) -> Option<(Turn<'_, T>, T)> {
+    pub(crate) fn offer(&self, priority: i32, item: T) -> Option<(WorkTurn<'_, T>, T)> {
         let mut state = self.room();
         if state.closed {
             return None;
@@ -123,7 +123,7 @@ impl<T> WorkQueue<T> {
 
     /// The right to handle something that is in no queue, or need not wait in it, if nobody handles
     /// anything now.
-    pub(crate) fn turn_if_free(&self) -> Option<Turn<'_, T>> {
+    pub(crate) fn turn_if_free(&self) -> Option<WorkTurn<'_, T>> {
         let mut state = lock(&self.state);
         let free = state.handling.is_none() && !state.closed;
         free.then(|| {
@@ -133,7 +133,7 @@ impl<T> WorkQueue<T> {
     }
 
     /// Waits for an item and the right to handle it; `None` once the queue is closed and empty.
-    pub(crate) fn next(&self) -> Option<(Turn<'_, T>, T)> {
+    pub(crate) fn next(&self) -> Option<(WorkTurn<'_, T>, T)> {
         let mut state = lock(&self.state);
         loop {
             if state.handling.is_none() {
@@ -153,8 +153,8 @@ impl<T> WorkQueue<T> {
         }
     }
 
-    fn turn(&self) -> Turn<'_, T> {
-        Turn { queue: self, began: Instant::now() }
+    fn turn(&self) -> WorkTurn<'_, T> {
+        WorkTurn { queue: self, began: Instant::now() }
     }
 
     /// How many items wait in the queue.
@@ -189,7 +189,7 @@ impl<T> WorkQueue<T> {
     }
 }
 
-impl<T> Drop for Turn<'_, T> {
+impl<T> Drop for WorkTurn<'_, T> {
     fn drop(&mut self) {
         let took = self.began.elapsed();
         let mut state = lock(&self.queue.state);

@@ -52,7 +52,7 @@ impl Label {
 
 /// One row of the list.
 #[derive(Clone, Copy, Debug)]
-pub struct Event {
+pub struct EventRow {
     /// Its name in snapshots.
     pub name: &'static str,
     /// What its numbers count.
@@ -76,7 +76,7 @@ macro_rules! events {
         }
 
         /// The list.
-        pub const EVENTS: &[(Counted, Event)] = &[$((Counted::$id, Event {
+        pub const EVENTS: &[(Counted, EventRow)] = &[$((Counted::$id, EventRow {
             name: $name,
             unit: $unit,
             kind: EventKind::$kind,
@@ -87,7 +87,7 @@ macro_rules! events {
         impl Counted {
             /// Its row.
             #[must_use]
-            pub const fn event(self) -> &'static Event {
+            pub const fn event(self) -> &'static EventRow {
                 &EVENTS[self as usize].1
             }
         }

@@ -41,7 +41,7 @@ pub struct PlanningConfig {
 
 /// What was planned.
 #[derive(Clone, Debug)]
-pub struct Planned {
+pub struct PlannedLayout {
     /// Bytes of all values.
     pub bytes: u64,
     /// Pieces before and after.
@@ -58,7 +58,7 @@ pub struct Planned {
 ///
 /// # Errors
 /// The planner made a layout that is none.
-pub fn planned(config: &PlanningConfig) -> Result<Planned, LayoutError> {
+pub fn planned(config: &PlanningConfig) -> Result<PlannedLayout, LayoutError> {
     let mut random = Random::new(config.seed);
     let model = model(config, &mut random);
     let layout = layout(config, &mut random);
@@ -68,7 +68,7 @@ pub fn planned(config: &PlanningConfig) -> Result<Planned, LayoutError> {
         Some(plan) => apply(&layout, &plan.moves)?.len(),
         None => layout.len(),
     };
-    Ok(Planned {
+    Ok(PlannedLayout {
         bytes: layout.iter().map(|piece| piece.bytes).sum(),
         pieces: (layout.len(), after),
         before: plan.as_ref().map_or_else(|| model.round_seconds(&loads), |plan| plan.before),

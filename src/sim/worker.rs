@@ -2,7 +2,7 @@
 //! round after round, as MXNet's `dist_sync` store does. One that took the place of a dead worker
 //! asks the servers how far the job is and goes on from there.
 
-use super::app::{APP, Input, Judge, Output, Program, STOP, View, frame, words};
+use super::app::{APP, AppView, Input, Judge, Output, Program, STOP, frame, words};
 use super::batches::Batches;
 use super::ledger::{Ledger, WORDS, gradient};
 use pslite_core::cluster::Action;
@@ -27,7 +27,7 @@ const LAST: u64 = 4;
 
 /// What a request is for.
 #[derive(Clone, Copy, Debug)]
-enum Purpose {
+enum RequestPurpose {
     Push,
     Pull,
     PushPull,
@@ -52,7 +52,7 @@ pub(super) struct Worker {
     random: Random,
     rank: usize,
     tensors: Vec<Tensor>,
-    requests: WorkerRequests<(Purpose, usize)>,
+    requests: WorkerRequests<(RequestPurpose, usize)>,
     /// Tensors that this round waits for.
     open: usize,
     /// The request that stops the servers.
@@ -81,7 +81,7 @@ impl Worker {
 
     pub(super) fn input(
         &mut self,
-        view: &View<'_>,
+        view: &AppView<'_>,
         input: Input,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
@@ -116,7 +116,7 @@ impl Worker {
 
     fn told_of_batches(
         &mut self,
-        view: &View<'_>,
+        view: &AppView<'_>,
         word: &[u8],
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
@@ -128,7 +128,7 @@ impl Worker {
         }
     }
 
-    fn ready(&mut self, view: &View<'_>, out: &mut Vec<Output>) {
+    fn ready(&mut self, view: &AppView<'_>, out: &mut Vec<Output>) {
         let me = view.cluster.me();
         self.rank = usize::try_from(id_to_rank(me.id)).unwrap_or(0);
         if !me.is_recovery {
@@ -137,11 +137,11 @@ impl Worker {
         }
         self.open = self.tensors.len();
         for index in 0..self.tensors.len() {
-            self.request(Purpose::CatchUp, index, out);
+            self.request(RequestPurpose::CatchUp, index, out);
         }
     }
 
-    fn begin_round(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
+    fn begin_round(&mut self, view: &AppView<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
         let round = self.round();
         if round >= self.program.rounds {
             if let Some(batches) = &mut self.batches {
@@ -165,7 +165,11 @@ impl Worker {
             let (rounds, both) = (self.tensors[index].rounds, self.tensors[index].push_pull);
             if rounds == round {
                 self.open += 1;
-                self.request(if both { Purpose::PushPull } else { Purpose::Push }, index, out);
+                self.request(
+                    if both { RequestPurpose::PushPull } else { RequestPurpose::Push },
+                    index,
+                    out,
+                );
             }
         }
     }
@@ -175,10 +179,10 @@ impl Worker {
     }
 
     /// Cuts a request by server and sends it (kv_app.h:574).
-    fn request(&mut self, purpose: Purpose, index: usize, out: &mut Vec<Output>) {
+    fn request(&mut self, purpose: RequestPurpose, index: usize, out: &mut Vec<Output>) {
         let tensor = &self.tensors[index];
         let keys = frame(&tensor.keys);
-        let push = matches!(purpose, Purpose::Push | Purpose::PushPull);
+        let push = matches!(purpose, RequestPurpose::Push | RequestPurpose::PushPull);
         let vals: Vec<u64> = if push {
             let gradient = |key: &Key| gradient(self.rank, *key, tensor.rounds);
             tensor.keys.iter().flat_map(gradient).collect()
@@ -189,7 +193,7 @@ impl Worker {
         let servers: Vec<NodeId> = (0..self.ranges.len()).map(server_id).collect();
         let timestamp = self.requests.new_request(&servers);
         let payload = (purpose, index);
-        let pull = !matches!(purpose, Purpose::Push);
+        let pull = !matches!(purpose, RequestPurpose::Push);
         let pending =
             if pull { Pending::pull(keys, false, payload) } else { Pending::push(payload) };
         let slices = match slice(&kv, size_of::<u64>(), &self.ranges) {
@@ -236,7 +240,7 @@ impl Worker {
 
     fn finished(
         &mut self,
-        finished: Finished<(Purpose, usize)>,
+        finished: Finished<(RequestPurpose, usize)>,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) {
@@ -248,9 +252,9 @@ impl Worker {
         };
         let values = words(&assembled.vals.concat());
         match purpose {
-            Purpose::Push => return self.request(Purpose::Pull, index, out),
-            Purpose::Pull | Purpose::PushPull => self.look_at(index, &values, ledger),
-            Purpose::CatchUp => {
+            RequestPurpose::Push => return self.request(RequestPurpose::Pull, index, out),
+            RequestPurpose::Pull | RequestPurpose::PushPull => self.look_at(index, &values, ledger),
+            RequestPurpose::CatchUp => {
                 // Every worker adds the number of the round, counted from one.
                 let sum = values.get(WORDS - 1).copied().unwrap_or(0);
                 self.tensors[index].rounds = sum / self.workers as u64;
@@ -258,7 +262,7 @@ impl Worker {
         }
         self.open -= 1;
         if self.open == 0 {
-            self.end_round(matches!(purpose, Purpose::CatchUp), out);
+            self.end_round(matches!(purpose, RequestPurpose::CatchUp), out);
         }
     }
 

@@ -28,5 +28,5 @@ mod threads;
 pub mod tunnel;
 pub mod zmq;
 
-pub use sys::callers::{CallersMemory, Claim};
+pub use sys::callers::{CallersMemory, MemoryClaim};
 pub use sys::heap;

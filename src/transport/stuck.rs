@@ -17,12 +17,12 @@ const CUT_AFTER: Duration = Duration::from_secs(2);
 
 /// What the looks at one connection saw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Progress {
+pub(crate) struct ConnectionProgress {
     confirmed: u64,
     looks: u32,
 }
 
-impl Progress {
+impl ConnectionProgress {
     /// One more look, to be taken each [`LOOK_EVERY`]: true if the connection is cut off. (A peer
     /// that does not read confirms all the same that it has no room.)
     pub(crate) fn is_stuck(&mut self, socket: BorrowedFd<'_>) -> bool {
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn only_what_is_under_way_and_never_confirmed_is_stuck() {
-        let mut progress = Progress::default();
+        let mut progress = ConnectionProgress::default();
         let mut look = |under_way, confirmed| {
             progress.look(&info(Duration::from_micros(100), under_way, confirmed))
         };
@@ -71,12 +71,12 @@ mod tests {
     #[test]
     fn a_long_way_has_time_to_send_again() {
         for (round_trip, looks) in [(0, 4), (10, 4), (40, 4), (80, 4), (150, 5), (300, 7)] {
-            let mut progress = Progress::default();
+            let mut progress = ConnectionProgress::default();
             let info = info(Duration::from_millis(round_trip), 1, 0);
             let found = (1..99).find(|_| progress.look(&info));
             assert_eq!(found, Some(looks), "{round_trip} ms");
             // A queue on a short way changes nothing.
-            let mut queue = Progress::default();
+            let mut queue = ConnectionProgress::default();
             let late = TcpInfo { timeout: 2 * info.timeout, ..info };
             let found = (1..99).find(|_| queue.look(&late));
             assert!(round_trip > 10 || found == Some(looks), "{round_trip} ms: {found:?}");

@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 
 use super::threads::make_sure_of;
-use fork::{Mark, Marked, marking};
+use fork::{ForkMark, Marked, marking};
 
 /// Eventfds and epolls that libzmq makes: for a context, for its two threads (each a queue and an
 /// epoll), and for a socket.
@@ -39,7 +39,7 @@ const COPY_MAX: usize = 1024;
 
 /// What kind of socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum SocketKind {
     Router,
     Dealer,
     Pair,
@@ -53,7 +53,7 @@ pub(crate) struct Context(Arc<RawContext>);
 struct RawContext {
     raw: *mut c_void,
     /// Its own eventfds and epolls, and those of its threads once they run.
-    marks: Mutex<Vec<Mark>>,
+    marks: Mutex<Vec<ForkMark>>,
     runs: AtomicBool,
 }
 
@@ -72,7 +72,7 @@ impl Drop for RawContext {
 }
 
 impl RawContext {
-    fn marks(&self) -> MutexGuard<'_, Vec<Mark>> {
+    fn marks(&self) -> MutexGuard<'_, Vec<ForkMark>> {
         self.marks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -95,11 +95,11 @@ impl Context {
         Ok(context)
     }
 
-    pub(crate) fn socket(&self, kind: Kind) -> io::Result<Socket> {
+    pub(crate) fn socket(&self, kind: SocketKind) -> io::Result<Socket> {
         let number = match kind {
-            Kind::Router => zmq_sys::ZMQ_ROUTER,
-            Kind::Dealer => zmq_sys::ZMQ_DEALER,
-            Kind::Pair => zmq_sys::ZMQ_PAIR,
+            SocketKind::Router => zmq_sys::ZMQ_ROUTER,
+            SocketKind::Dealer => zmq_sys::ZMQ_DEALER,
+            SocketKind::Pair => zmq_sys::ZMQ_PAIR,
         };
         let make = || {
             // SAFETY: a live context.
@@ -130,8 +130,8 @@ impl Context {
 pub(crate) struct Socket {
     raw: *mut c_void,
     /// Its eventfd, and that of the socket that reports.
-    marks: Vec<Mark>,
-    monitor: Vec<Mark>,
+    marks: Vec<ForkMark>,
+    monitor: Vec<ForkMark>,
     _context: Context,
 }
 

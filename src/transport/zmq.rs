@@ -32,7 +32,7 @@ use super::counters::PeerCounters;
 use super::entrance::Entrance;
 use super::sync::lock;
 use super::sys::fork;
-use super::sys::{Context, Frame, Kind, Outgoing, Socket};
+use super::sys::{Context, Frame, Outgoing, Socket, SocketKind};
 use channel::{ASIDE_MAX, QUEUED_MAX, StockChannel, close_channel, waiting};
 use keep_alive::keep_alive;
 use names::{Names, id_of};
@@ -42,7 +42,7 @@ use received::{CARRIER, Received, Receiver};
 use two_way::TwoWay;
 
 pub use question::Question;
-pub use types::{Answers, Flushed, Incoming, NumberedEvent, ZmqOptions};
+pub use types::{Answers, Flushed, NumberedEvent, ZmqIncoming, ZmqOptions};
 
 /// Messages that wait in priority mode for one peer; senders wait beyond it.
 const PRIORITY_MAX: usize = 1024;
@@ -87,7 +87,7 @@ impl ZmqTransport {
         let what = "cannot make the receiving socket";
         let context = Context::new().map_err(zmq_error("cannot make a context"))?;
         let make = || -> io::Result<(Socket, Socket)> {
-            let mut receiver = context.socket(Kind::Router)?;
+            let mut receiver = context.socket(SocketKind::Router)?;
             receiver.set_int(zmq_sys::ZMQ_LINGER, 0)?;
             receiver.set_int(zmq_sys::ZMQ_RCVHWM, options.recv_queue)?;
             receiver.set_int(zmq_sys::ZMQ_ROUTER_HANDOVER, 1)?;
@@ -100,7 +100,7 @@ impl ZmqTransport {
             let limit = i64::try_from(options.max_frame).unwrap_or(i64::MAX);
             receiver.set(zmq_sys::ZMQ_MAXMSGSIZE, &limit.to_ne_bytes())?;
             receiver.bind("inproc://wake")?;
-            let mut wake = context.socket(Kind::Dealer)?;
+            let mut wake = context.socket(SocketKind::Dealer)?;
             wake.set_int(zmq_sys::ZMQ_LINGER, 0)?;
             wake.set(zmq_sys::ZMQ_ROUTING_ID, WAKE)?;
             wake.connect("inproc://wake")?;
@@ -353,7 +353,7 @@ impl ZmqTransport {
     ///
     /// # Errors
     /// [`RecvError::Stopped`] after [`Self::stop`].
-    pub fn recv(&self) -> Result<Incoming, RecvError> {
+    pub fn recv(&self) -> Result<ZmqIncoming, RecvError> {
         if let Some(two_way) = &self.two_way {
             return self.recv_two_way(two_way);
         }
@@ -376,7 +376,7 @@ impl ZmqTransport {
         }
     }
 
-    fn note_received(&self, receiver: &mut Receiver, incoming: &Incoming) {
+    fn note_received(&self, receiver: &mut Receiver, incoming: &ZmqIncoming) {
         let bytes: usize = incoming.frames.iter().map(Bytes::len).sum();
         self.received.fetch_add(bytes as u64, Ordering::Relaxed);
         receiver.count(incoming.from, bytes);
@@ -496,7 +496,7 @@ impl ZmqTransport {
     }
 }
 
-fn rest(receiver: &mut Socket, named: Frame) -> Result<Incoming, RecvError> {
+fn rest(receiver: &mut Socket, named: Frame) -> Result<ZmqIncoming, RecvError> {
     let mut frames = SmallVec::new();
     let mut oversized = false;
     let mut more = named.more();
@@ -510,7 +510,7 @@ fn rest(receiver: &mut Socket, named: Frame) -> Result<Incoming, RecvError> {
             oversized = true;
         }
     }
-    Ok(Incoming { from: id_of(named.as_ref()), frames, oversized, named })
+    Ok(ZmqIncoming { from: id_of(named.as_ref()), frames, oversized, named })
 }
 
 #[cfg(test)]

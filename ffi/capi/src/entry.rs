@@ -23,8 +23,8 @@ use pslite_transport::fork::is_forked;
 use smallvec::SmallVec;
 
 use crate::lent::{bytes_of, frames_of, pairs_of, parts_of};
-use crate::movable::Movable;
-use crate::sink::Destination;
+use crate::movable::MovableCallbacks;
+use crate::sink::CallerDestination;
 use crate::status::{border, c_text, code, last, quiet};
 use crate::types::{
     CArray, CBatch, CBuffer, CCustomer, CDestination, CDevices, CExchangeCounts, CFrame, CJob, CKv,
@@ -156,7 +156,7 @@ fn done_of(done: DoneFn, arg: Argument) -> Done {
 }
 
 fn sink_of(into: *const CDestination) -> Result<Box<dyn PullSink>, NodeError> {
-    Ok(Box::new(Destination(*get(into, "the destination")?)))
+    Ok(Box::new(CallerDestination(*get(into, "the destination")?)))
 }
 
 /// The parts of a request's metadata that its answer repeats.

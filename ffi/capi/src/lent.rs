@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use crate::types::{CBuffer, CFrame, CKv, CPart};
 
 /// The owner of one lent buffer.
-struct Lent {
+struct LentOwner {
     data: *const u8,
     size: usize,
     release: Option<unsafe extern "C" fn(*mut c_void)>,
@@ -18,9 +18,9 @@ struct Lent {
 
 // SAFETY: the header says that the memory is unchanged until release and that release may be
 // called from any thread; the caller keeps both.
-unsafe impl Send for Lent {}
+unsafe impl Send for LentOwner {}
 
-impl AsRef<[u8]> for Lent {
+impl AsRef<[u8]> for LentOwner {
     fn as_ref(&self) -> &[u8] {
         if self.size == 0 {
             return &[];
@@ -31,7 +31,7 @@ impl AsRef<[u8]> for Lent {
     }
 }
 
-impl Drop for Lent {
+impl Drop for LentOwner {
     fn drop(&mut self) {
         if let Some(release) = self.release {
             // SAFETY: called once, here, with the argument that came with it.
@@ -43,7 +43,7 @@ impl Drop for Lent {
 /// Takes over the lent memory; a null address counts as empty.
 pub(crate) fn bytes_of(buffer: &CBuffer) -> Bytes {
     let size = if buffer.data.is_null() { 0 } else { buffer.size };
-    let lent = Lent {
+    let lent = LentOwner {
         data: buffer.data.cast(),
         size,
         release: buffer.release,

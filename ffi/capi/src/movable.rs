@@ -9,15 +9,15 @@ use crate::status::quiet;
 use crate::types::CMovable;
 
 /// The functions of one customer.
-pub(crate) struct Movable(CMovable);
+pub(crate) struct MovableCallbacks(CMovable);
 
 // SAFETY: the header says that the functions are called on a thread of the library, one at a time;
 // the caller keeps `user` fit for that.
-unsafe impl Send for Movable {}
+unsafe impl Send for MovableCallbacks {}
 // SAFETY: as above: no two of them are called at once.
-unsafe impl Sync for Movable {}
+unsafe impl Sync for MovableCallbacks {}
 
-impl Movable {
+impl MovableCallbacks {
     /// Checks what the caller gave.
     pub(crate) fn new(given: &CMovable) -> Result<Self, NodeError> {
         let invalid = |text: &str| Err(NodeError::Invalid(text.to_owned()));
@@ -52,7 +52,7 @@ fn said(what: &str, code: c_int) -> Result<(), String> {
     if code == 0 { Ok(()) } else { Err(format!("{what} returned {code}")) }
 }
 
-impl KeyState for Movable {
+impl KeyState for MovableCallbacks {
     fn is_stateless(&self) -> bool {
         self.0.stateless != 0
     }

@@ -5,23 +5,23 @@ use std::ffi::c_void;
 use bytes::Bytes;
 use pslite_core::kv::assembly::Assembled;
 use pslite_node::landing::LANDS_MIN;
-use pslite_node::{CallersMemory, Destination as Wanted, PullSink};
+use pslite_node::{CallersMemory, Destination, PullSink};
 
 use crate::types::{CDestination, PlaceFn};
 
 /// A destination that lives until the request is over.
-pub(crate) struct Destination(pub(crate) CDestination);
+pub(crate) struct CallerDestination(pub(crate) CDestination);
 
 // SAFETY: the header says that the functions are called on the customer's thread; the caller
 // keeps `arg` fit for that.
-unsafe impl Send for Destination {}
+unsafe impl Send for CallerDestination {}
 
-impl PullSink for Destination {
+impl PullSink for CallerDestination {
     fn wants_lens(&self) -> bool {
         self.0.place_lens.is_some()
     }
 
-    fn destination(&self) -> Option<Wanted> {
+    fn destination(&self) -> Option<Destination> {
         let CDestination { vals, vals_bytes, lens, lens_count, .. } = self.0;
         if vals.is_null() || vals_bytes < LANDS_MIN || vals_bytes > isize::MAX as usize {
             return None;
@@ -36,7 +36,7 @@ impl PullSink for Destination {
             let lens = unsafe { std::slice::from_raw_parts(lens, lens_count) };
             lens.iter().flat_map(|len| len.to_ne_bytes()).collect()
         };
-        Some(Wanted { memory, lens })
+        Some(Destination { memory, lens })
     }
 
     fn take(&mut self, assembled: &Assembled) -> Result<usize, String> {
@@ -115,7 +115,7 @@ mod tests {
 
     /// What comes of it if the caller gives `target`, and had announced another array, or the same.
     fn take(target: *mut u8, announced: (*mut u8, usize), came: &[u8]) -> Result<usize, String> {
-        let mut destination = Destination(CDestination {
+        let mut destination = CallerDestination(CDestination {
             place_vals: Some(given),
             place_lens: None,
             arg: target.cast(),

@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use pslite::placement::cost::MOST_SERVERS;
 use pslite::sim::elastic::{ElasticReport, Fixed, Plant, Scenario, job, run};
-use pslite::sim::planning::{Planned, PlanningConfig, planned};
+use pslite::sim::planning::{PlannedLayout, PlanningConfig, planned};
 
 use crate::print::{print, say};
 use crate::sim_graph::{GraphArguments, sim_graph};
@@ -105,7 +105,7 @@ pub(crate) fn sim(arguments: &SimArguments) -> anyhow::Result<ExitCode> {
              nothing is played"
         );
     }
-    let mut summary = Summary::default();
+    let mut summary = SeedSummary::default();
     for seed in from_to(arguments)?.unwrap_or(0..100) {
         play(arguments, seed, &mut summary);
     }
@@ -136,8 +136,8 @@ fn plan(arguments: &SimArguments) -> anyhow::Result<ExitCode> {
 }
 
 #[allow(clippy::cast_precision_loss, reason = "rounded for people")]
-fn print_plan(config: &PlanningConfig, planned: &Planned, took: f64) {
-    let Planned { bytes, pieces, before, bound, ref plan } = *planned;
+fn print_plan(config: &PlanningConfig, planned: &PlannedLayout, took: f64) {
+    let PlannedLayout { bytes, pieces, before, bound, ref plan } = *planned;
     say!(
         "seed {}: {} servers, {} workers, {} to {} Mbit/s; {} tensors, {:.1} MB",
         config.seed,
@@ -181,7 +181,7 @@ fn from_to(arguments: &SimArguments) -> anyhow::Result<Option<Range<u64>>> {
     Ok(Some(from..to))
 }
 
-fn play(arguments: &SimArguments, seed: u64, summary: &mut Summary) {
+fn play(arguments: &SimArguments, seed: u64, summary: &mut SeedSummary) {
     let fixed = Fixed {
         scenario: arguments.scenario,
         workers: arguments.workers,
@@ -246,7 +246,7 @@ fn command(arguments: &SimArguments, seed: u64) -> String {
 }
 
 #[derive(Default)]
-struct Summary {
+struct SeedSummary {
     runs: BTreeMap<Scenario, u64>,
     steps: u64,
     pulls: u64,
@@ -254,7 +254,7 @@ struct Summary {
     wrong: Vec<u64>,
 }
 
-impl Summary {
+impl SeedSummary {
     fn add(&mut self, seed: u64, scenario: Scenario, report: &ElasticReport, right: bool) {
         *self.runs.entry(scenario).or_default() += 1;
         self.steps += report.steps;
@@ -266,7 +266,7 @@ impl Summary {
     }
 }
 
-impl std::fmt::Display for Summary {
+impl std::fmt::Display for SeedSummary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let all: u64 = self.runs.values().sum();
         let runs: Vec<String> =

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
-use pslite::placement::graph::{MOST_PACKED, ServingOrder, Topology, Transfer};
+use pslite::placement::graph::{MOST_PACKED, ServingOrder, Topology, TransferMode};
 use pslite::sim::trees::{
     DrawnGraph, NamedGraph, PlannedTrees, TreesConfig, drawing, parse, planned_trees,
 };
@@ -89,7 +89,7 @@ impl GraphArguments {
             topology: self.topology,
             shares: named.owners(&self.owners).map_err(anyhow::Error::msg)?,
             bytes: self.model * 1e6,
-            transfer: Transfer { part: self.part * 1e3, order },
+            transfer: TransferMode { part: self.part * 1e3, order },
         })
     }
 }

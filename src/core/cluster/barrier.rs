@@ -9,13 +9,13 @@ mod count;
 mod entered;
 mod open;
 
-pub(super) use entered::{Entered, Meetings, Ticket};
+pub(super) use entered::{BarrierTicket, BarrierWord, Entered, Meetings};
 pub use open::{BarrierPlace, OpenBarrier};
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{Action, Cluster, Failure, FailureKind, Level};
+use super::{Action, Cluster, JobFailure, JobFailureKind, Level};
 use crate::wire::{
     ALL_GROUP, Command, Control, EMPTY, Message, Meta, NodeId, Role, SCHEDULER, SERVER_GROUP,
     WORKER_GROUP,
@@ -29,7 +29,12 @@ pub(super) const FIRST_DOMAIN: i32 = -1;
 const BETWEEN: i32 = -2;
 
 impl Cluster {
-    pub(super) fn enter(&mut self, _now: Duration, mut ticket: Ticket, out: &mut Vec<Action>) {
+    pub(super) fn enter(
+        &mut self,
+        _now: Duration,
+        mut ticket: BarrierTicket,
+        out: &mut Vec<Action>,
+    ) {
         let number = ticket.ticket;
         match self.check_entry(&ticket) {
             Err(failure) => out.push(Action::BarrierDone { ticket: number, result: Err(failure) }),
@@ -46,7 +51,7 @@ impl Cluster {
     }
 
     /// The request to be let in.
-    fn entry(&self, ticket: &Ticket) -> Message {
+    fn entry(&self, ticket: &BarrierTicket) -> Message {
         let mut control = Control::new(self.barrier_command(ticket.instance));
         control.barrier_group = ticket.group;
         let meta = Self::meta_of_barrier(ticket.customer_id, ticket.timestamp, true);
@@ -72,11 +77,11 @@ impl Cluster {
     }
 
     /// False if the barrier has nobody to wait for.
-    fn check_entry(&self, ticket: &Ticket) -> Result<bool, Failure> {
+    fn check_entry(&self, ticket: &BarrierTicket) -> Result<bool, JobFailure> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
-        let wrong = |text: String| Err(Failure { kind: FailureKind::Config, text });
+        let wrong = |text: String| Err(JobFailure { kind: JobFailureKind::Config, text });
         if !self.ready {
             return wrong("a barrier needs a started node".to_owned());
         }
@@ -111,15 +116,16 @@ impl Cluster {
         let customer_id = message.meta.customer_id;
         if !message.meta.request {
             if from == Some(SCHEDULER) {
-                self.released((group, command), (customer_id, message.meta.head), out);
+                let number = message.meta.head;
+                self.released(BarrierWord { group, command, customer_id, number }, out);
             }
             return;
         }
         match from.filter(|_| self.is_scheduler() && (1..=ALL_GROUP).contains(&group)) {
             Some(from) => {
-                let timestamp = message.meta.timestamp;
-                let who = (from, customer_id, timestamp);
-                self.let_in_to((group, command), now, who, out);
+                let number = message.meta.timestamp;
+                let word = BarrierWord { group, command, customer_id, number };
+                self.let_in_to(now, from, word, out);
             }
             None => Self::log(
                 out,
@@ -129,13 +135,9 @@ impl Cluster {
         }
     }
 
-    /// The scheduler's word that a barrier is passed; `number` as in [`Self::let_out`].
-    fn released(
-        &mut self,
-        (group, command): (i32, Command),
-        (customer_id, number): (i32, i32),
-        out: &mut Vec<Action>,
-    ) {
+    /// The scheduler's word that a barrier is passed.
+    fn released(&mut self, word: BarrierWord, out: &mut Vec<Action>) {
+        let BarrierWord { group, command, customer_id, number } = word;
         let late = |customer: i32| self.meetings.late.contains(&customer).then_some(customer);
         let domain = late(customer_id);
         let groups: BTreeSet<i32> =
@@ -150,7 +152,7 @@ impl Cluster {
                     && (!exact || (ticket.group == group && late(ticket.customer_id) == domain))
             });
         self.meetings.tickets = waiting;
-        let passed: Vec<Ticket> = passed;
+        let passed: Vec<BarrierTicket> = passed;
         for ticket in passed {
             // Past its exit barrier a node tolerates every loss.
             self.finalizing |= ticket.leaving && ticket.customer_id == 0;

@@ -88,7 +88,7 @@ pub struct Lost {
 
 /// What [`resolve`] judges by.
 #[derive(Clone, Copy, Debug)]
-pub struct Evidence<'a> {
+pub struct ClaimEvidence<'a> {
     /// What each server that lives holds. Who is not here is dead.
     pub claims: &'a BTreeMap<NodeId, Claimed>,
     /// All that was ever known of keys and their pieces.
@@ -135,10 +135,10 @@ pub fn place<'a>(
             &[],
             |held| !held.is(Holding::Replica),
             |segment| match (segment.best, segment.former) {
-                (Some(best), Some(former)) if former.term > best.claim.term => Choice::Former,
-                (None, Some(_)) => Choice::Former,
-                (Some(_), _) => Choice::Claim { takes_over: false },
-                (None, None) => Choice::Nobody,
+                (Some(best), Some(former)) if former.term > best.claim.term => Ruling::Former,
+                (None, Some(_)) => Ruling::Former,
+                (Some(_), _) => Ruling::Claim { takes_over: false },
+                (None, None) => Ruling::Nobody,
             },
         );
         (
@@ -154,7 +154,7 @@ pub fn place<'a>(
 
 /// Says for each element of each key who is its owner from now on.
 #[must_use]
-pub fn resolve(evidence: Evidence<'_>) -> Resolution {
+pub fn resolve(evidence: ClaimEvidence<'_>) -> Resolution {
     let lives = |node: NodeId| evidence.claims.contains_key(&node);
     let mut resolution = Resolution::default();
     let orders = orders_by_key(evidence.orders);
@@ -166,7 +166,7 @@ pub fn resolve(evidence: Evidence<'_>) -> Resolution {
         let ordered = orders.iter().flat_map(|(_, order)| [order.from, order.to]);
         let borders: Vec<u64> =
             ordered.chain(tenures.iter().flat_map(|part| [part.from, part.to])).collect();
-        let may_win = |held: &Held| match held.holding {
+        let may_win = |held: &HeldClaim| match held.holding {
             Holding::Owner => true,
             // Where nothing is kept twice, the one it went to may have changed it since.
             Holding::Leaving => lives(held.claim.peer) || evidence.replicas > 0,
@@ -177,9 +177,9 @@ pub fn resolve(evidence: Evidence<'_>) -> Resolution {
             Some(best) if !is_stale(best, segment, orders, tenures, lives) => {
                 let stays = best.is(Holding::Owner)
                     || (best.is(Holding::Leaving) && lives(best.claim.peer));
-                Choice::Claim { takes_over: !stays }
+                Ruling::Claim { takes_over: !stays }
             }
-            _ => Choice::Nobody,
+            _ => Ruling::Nobody,
         });
         let mut has = KeyPieces { length: found.length, pieces: Vec::new() };
         for part in pieces {
@@ -204,8 +204,8 @@ pub fn resolve(evidence: Evidence<'_>) -> Resolution {
 /// the piece over, and it has not heard of that. If it had, it would have forgotten the copy, and
 /// would own the piece, or have been ordered to give it away.
 fn is_stale(
-    best: &Held,
-    segment: &Segment<'_>,
+    best: &HeldClaim,
+    segment: &ClaimedSegment<'_>,
     orders: &[(NodeId, Order)],
     tenures: &[Tenure],
     lives: impl Fn(NodeId) -> bool,
@@ -237,13 +237,13 @@ fn is_stale(
 
 /// A claim and who makes it.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct HeldClaim {
     server: NodeId,
     holding: Holding,
     claim: Claim,
 }
 
-impl Held {
+impl HeldClaim {
     fn is(&self, holding: Holding) -> bool {
         self.holding == holding
     }
@@ -275,21 +275,21 @@ impl Held {
 }
 
 /// All that is claimed, and was known, of one key.
-struct Found<'a> {
+struct ClaimedKey<'a> {
     length: u64,
-    held: Vec<Held>,
+    held: Vec<HeldClaim>,
     former: &'a [Piece],
 }
 
 /// Elements between two neighbouring borders.
-struct Segment<'a> {
+struct ClaimedSegment<'a> {
     from: u64,
     to: u64,
-    best: Option<&'a Held>,
+    best: Option<&'a HeldClaim>,
     former: Option<&'a Piece>,
 }
 
-impl Segment<'_> {
+impl ClaimedSegment<'_> {
     fn tenure_in<'t>(&self, tenures: &'t [Tenure]) -> Option<&'t Tenure> {
         let at = tenures.partition_point(|part| part.to <= self.from);
         tenures.get(at).filter(|part| part.from <= self.from)
@@ -298,7 +298,7 @@ impl Segment<'_> {
 
 /// Who is right about a segment.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Choice {
+enum Ruling {
     /// The best claim.
     Claim {
         /// Its server was not the owner so far.
@@ -315,32 +315,32 @@ const TAKES_OVER: u64 = 0;
 fn keys<'a>(
     claims: impl Iterator<Item = (NodeId, &'a Claim)>,
     former: impl Iterator<Item = (&'a Key, &'a KeyPieces)>,
-) -> BTreeMap<Key, Found<'a>> {
-    let mut keys: BTreeMap<Key, Found<'a>> = former
+) -> BTreeMap<Key, ClaimedKey<'a>> {
+    let mut keys: BTreeMap<Key, ClaimedKey<'a>> = former
         .map(|(key, known)| {
-            (*key, Found { length: known.length, held: Vec::new(), former: &known.pieces })
+            (*key, ClaimedKey { length: known.length, held: Vec::new(), former: &known.pieces })
         })
         .collect();
     for (server, claim) in claims.filter(|(_, claim)| is_sound(claim)) {
         let Ok(holding) = Holding::try_from(claim.holding) else { continue };
-        let none = || Found { length: 0, held: Vec::new(), former: &[] };
+        let none = || ClaimedKey { length: 0, held: Vec::new(), former: &[] };
         let found = keys.entry(claim.key).or_insert_with(none);
         found.length = found.length.max(claim.length);
-        found.held.push(Held { server, holding, claim: *claim });
+        found.held.push(HeldClaim { server, holding, claim: *claim });
     }
     keys
 }
 
-impl Found<'_> {
+impl ClaimedKey<'_> {
     /// Goes through the key from begin to end. Neighbours about which the same is chosen are one
     /// piece; `Err` is a part of which nobody is chosen.
     fn pieces(
         &self,
         borders: &[u64],
-        may_win: impl Fn(&Held) -> bool,
-        choose: impl Fn(&Segment<'_>) -> Choice,
+        may_win: impl Fn(&HeldClaim) -> bool,
+        choose: impl Fn(&ClaimedSegment<'_>) -> Ruling,
     ) -> Vec<Result<Piece, (u64, u64)>> {
-        let mut runs: Vec<(Choice, Segment<'_>)> = Vec::new();
+        let mut runs: Vec<(Ruling, ClaimedSegment<'_>)> = Vec::new();
         self.sweep(borders, may_win, |segment| {
             let choice = choose(&segment);
             match runs.last_mut() {
@@ -350,14 +350,15 @@ impl Found<'_> {
                 _ => runs.push((choice, segment)),
             }
         });
-        let piece = |(choice, run): (Choice, Segment<'_>)| match (choice, run.best, run.former) {
-            (Choice::Claim { takes_over }, Some(best), _) => {
-                let piece = best.piece(run.from, run.to);
-                Ok(if takes_over { Piece { term: TAKES_OVER, ..piece } } else { piece })
-            }
-            (Choice::Former, _, Some(former)) => Ok(cut(former, run.from, run.to)),
-            _ => Err((run.from, run.to)),
-        };
+        let piece =
+            |(choice, run): (Ruling, ClaimedSegment<'_>)| match (choice, run.best, run.former) {
+                (Ruling::Claim { takes_over }, Some(best), _) => {
+                    let piece = best.piece(run.from, run.to);
+                    Ok(if takes_over { Piece { term: TAKES_OVER, ..piece } } else { piece })
+                }
+                (Ruling::Former, _, Some(former)) => Ok(cut(former, run.from, run.to)),
+                _ => Err((run.from, run.to)),
+            };
         runs.into_iter().map(piece).collect()
     }
 
@@ -365,8 +366,8 @@ impl Found<'_> {
     fn sweep<'b>(
         &'b self,
         borders: &[u64],
-        may_win: impl Fn(&Held) -> bool,
-        mut segment: impl FnMut(Segment<'b>),
+        may_win: impl Fn(&HeldClaim) -> bool,
+        mut segment: impl FnMut(ClaimedSegment<'b>),
     ) {
         let mut all: BTreeSet<u64> = borders.iter().copied().chain([0, self.length]).collect();
         let mut begins: Vec<(u64, usize)> = Vec::new();
@@ -388,7 +389,7 @@ impl Found<'_> {
                 while former.next_if(|piece: &&Piece| piece.to <= from).is_some() {}
                 let best = active.last().map(|(_, index): &(_, usize)| &self.held[*index]);
                 let known = former.peek().copied().filter(|piece| piece.from <= from);
-                segment(Segment { from, to: border, best, former: known });
+                segment(ClaimedSegment { from, to: border, best, former: known });
             }
             while let Some((_, index)) = ends.next_if(|(at, _)| *at <= border) {
                 active.remove(&(self.held[index].rank(), index));
@@ -402,17 +403,17 @@ impl Found<'_> {
 }
 
 /// True if two neighbours about which `choice` was made are parts of the same.
-fn same(choice: Choice, a: &Segment<'_>, b: &Segment<'_>) -> bool {
+fn same(choice: Ruling, a: &ClaimedSegment<'_>, b: &ClaimedSegment<'_>) -> bool {
     match choice {
-        Choice::Claim { .. } => match (a.best, b.best) {
+        Ruling::Claim { .. } => match (a.best, b.best) {
             (Some(a), Some(b)) => std::ptr::eq(a, b),
             _ => false,
         },
-        Choice::Former => match (a.former, b.former) {
+        Ruling::Former => match (a.former, b.former) {
             (Some(a), Some(b)) => std::ptr::eq(a, b),
             _ => false,
         },
-        Choice::Nobody => true,
+        Ruling::Nobody => true,
     }
 }
 

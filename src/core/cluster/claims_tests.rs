@@ -71,7 +71,7 @@ impl Case {
 
     fn resolve(&self) -> Resolution {
         let claims = self.claims.iter().map(|(id, claims)| (*id, Claimed::new(claims))).collect();
-        resolve(Evidence {
+        resolve(ClaimEvidence {
             claims: &claims,
             former: &self.former,
             orders: &self.orders,

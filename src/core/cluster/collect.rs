@@ -10,7 +10,7 @@ use super::claimed::Claimed;
 use super::claims::{Lost, Pieces, is_sound, place};
 use super::journal::{About, Change, Keys, Record, Taken};
 use super::tenures::Tenures;
-use super::{Action, Cluster, Failure, FailureKind, Level, tenures};
+use super::{Action, Cluster, JobFailure, JobFailureKind, Level, tenures};
 use crate::keys::KeyName;
 use crate::text;
 use crate::wire::elastic::{OPAQUE_END, SchedulerMessage, SchedulerMessageKind};
@@ -382,7 +382,7 @@ impl Cluster {
             let nobody = self.elastic.policy.servers.iter().all(|id| self.is_gone(*id));
             if let Some(why) = why.or_else(|| nobody.then(|| "no server is left".to_owned())) {
                 let failure =
-                    Failure { kind: FailureKind::PeerLost, text: format!("{text}; {why}") };
+                    JobFailure { kind: JobFailureKind::PeerLost, text: format!("{text}; {why}") };
                 return self.fail_everywhere(id, failure, out);
             }
         }
@@ -435,7 +435,7 @@ impl Cluster {
         };
         let text = format!("{}; {lost}{kept}", reasons.join("; "));
         let about = died.first().copied().unwrap_or(crate::wire::EMPTY);
-        self.fail_everywhere(about, Failure { kind: FailureKind::PeerLost, text }, out);
+        self.fail_everywhere(about, JobFailure { kind: JobFailureKind::PeerLost, text }, out);
     }
 }
 

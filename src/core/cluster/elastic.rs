@@ -15,7 +15,7 @@ use super::collect::Collection;
 use super::order_book::OrderBook;
 use super::tenures::Tenures;
 use super::types::{Difference, Policy, Tell};
-use super::{Action, Cluster, Failure, FailureKind, Level};
+use super::{Action, Cluster, JobFailure, JobFailureKind, Level};
 use crate::wire::elastic::{Claim, CopyPlace, KeyRoute, SchedulerMessage, SchedulerMessageKind};
 use crate::wire::topic::Topic;
 use crate::wire::trees::Overlay;
@@ -434,7 +434,7 @@ impl Cluster {
             let text = format!(
                 "the scheduler took this server for dead, and others serve in its place: {text}"
             );
-            return self.fail(Failure { kind: FailureKind::Remote, text }, out);
+            return self.fail(JobFailure { kind: JobFailureKind::Remote, text }, out);
         }
         for id in lost {
             if self.lost.contains_key(id) || !self.members.contains_key(id) {

@@ -3,7 +3,7 @@
 //! begin, since the program would train in another way than it was asked to. What it means is not
 //! known here.
 
-use super::{Action, Cluster, Failure, FailureKind, Level};
+use super::{Action, Cluster, JobFailure, JobFailureKind, Level};
 use crate::wire::exchange::ExchangeSpec;
 use crate::wire::{EMPTY, Node};
 
@@ -31,7 +31,7 @@ impl Cluster {
         }
         let Some((who, why)) = self.cannot_exchange() else { return false };
         let text = format!("the job cannot begin with an exchange (PSLITE_SYNC): {who} {why}");
-        self.fail_everywhere(EMPTY, Failure { kind: FailureKind::Config, text }, out);
+        self.fail_everywhere(EMPTY, JobFailure { kind: JobFailureKind::Config, text }, out);
         true
     }
 

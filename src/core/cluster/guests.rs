@@ -27,12 +27,12 @@ const HOST_MAX: usize = 255;
 
 /// What a guest is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum GuestKind {
     Operator,
     Node,
 }
 
-impl Kind {
+impl GuestKind {
     const fn most(self) -> usize {
         match self {
             Self::Operator => OPERATORS_MAX,
@@ -44,7 +44,7 @@ impl Kind {
 /// A guest, and until when its channel is kept.
 #[derive(Debug)]
 struct Guest {
-    kind: Kind,
+    kind: GuestKind,
     until: Duration,
 }
 
@@ -67,7 +67,7 @@ impl Cluster {
     fn guest(
         &mut self,
         now: Duration,
-        (node, kind): (&Node, Kind),
+        (node, kind): (&Node, GuestKind),
         out: &mut Vec<Action>,
     ) -> Option<NodeId> {
         let such = self.guests.channels.values().filter(|guest| guest.kind == kind);
@@ -111,7 +111,7 @@ impl Cluster {
     ) {
         Self::log(out, level, text.clone());
         if node.is_ours()
-            && let Some(key) = self.guest(now, (node, Kind::Node), out)
+            && let Some(key) = self.guest(now, (node, GuestKind::Node), out)
         {
             let kind = NoticeKind::JobFailed;
             self.notice(
@@ -132,7 +132,7 @@ impl Cluster {
         let Some((_, why)) = self.lost.get(&id) else {
             // It was let go, and may not have heard. A scheduler that came back has no connection
             // to it.
-            if let Some(key) = self.guest(now, (&node, Kind::Node), out) {
+            if let Some(key) = self.guest(now, (&node, GuestKind::Node), out) {
                 self.let_go(key, out);
             }
             return;
@@ -223,7 +223,7 @@ impl Cluster {
             Self::log(out, Level::Verbose, text);
             return None;
         }
-        self.guest(now, (&node, Kind::Operator), out)
+        self.guest(now, (&node, GuestKind::Operator), out)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Action, Cluster, Failure, FailureKind, Level};
+use super::{Action, Cluster, JobFailure, JobFailureKind, Level};
 use crate::wire::elastic::SchedulerMessageKind;
 use crate::wire::{Command, Control, EMPTY, Node, NodeId, Notice, NoticeKind, Role, SCHEDULER};
 
@@ -91,7 +91,10 @@ impl Cluster {
                     self.lost.insert(notice.node, (now, notice.text.clone()));
                     out.push(Action::NodeLost { id: notice.node, reason: notice.text.clone() });
                 }
-                self.fail(Failure { kind: FailureKind::PeerLost, text: notice.text.clone() }, out);
+                self.fail(
+                    JobFailure { kind: JobFailureKind::PeerLost, text: notice.text.clone() },
+                    out,
+                );
             }
             NoticeKind::Leaving => {
                 self.left.insert((from, notice.customer));
@@ -187,7 +190,7 @@ impl Cluster {
                     "lost {} before the job was complete: its connection is gone",
                     registrant.node.describe()
                 );
-                let failure = Failure { kind: FailureKind::PeerLost, text };
+                let failure = JobFailure { kind: JobFailureKind::PeerLost, text };
                 self.fail_start(now, id, failure, out);
             } else if id == SCHEDULER || self.members.contains_key(&id) {
                 self.node_lost(now, id, "its connection is gone", out);
@@ -278,7 +281,7 @@ impl Cluster {
         if self.config.heartbeat_timeout.is_some() && id != SCHEDULER {
             return;
         }
-        let failure = Failure { kind: FailureKind::PeerLost, text };
+        let failure = JobFailure { kind: JobFailureKind::PeerLost, text };
         self.fail_everywhere(id, failure, out);
     }
 

@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::alike::Alike;
-use super::barrier::{Meetings, Ticket};
+use super::barrier::{BarrierTicket, Meetings};
 use super::elastic::Elastic;
 use super::guests::Guests;
 use super::reach::Reach;
 use super::refusals::Refusals;
 use super::registrant::Registrant;
 use super::signs::Signs;
-use super::types::{Action, ClusterConfig, Event, Failure, FailureKind, Level};
+use super::types::{Action, ClusterConfig, Event, JobFailure, JobFailureKind, Level};
 use crate::wire::{
     ALL_GROUP, Command, Control, EMPTY, Message, Meta, Node, NodeId, Notice, NoticeKind, Role,
     SCHEDULER, SERVER_GROUP, WORKER_GROUP, ability, worker_id,
@@ -51,7 +51,7 @@ pub struct Cluster {
     pub(super) me: Node,
     pub(super) ready: bool,
     pub(super) finalizing: bool,
-    pub(super) failure: Option<Failure>,
+    pub(super) failure: Option<JobFailure>,
     pub(super) timestamp: i32,
     pub(super) arrivals: Arrivals,
     /// Everybody in the job by id, me and the scheduler included; empty before it is complete.
@@ -134,7 +134,8 @@ impl Cluster {
             Event::Received { from, message } => self.received(now, from, &message, out),
             Event::EnterBarrier { ticket, customer_id, group, leaving, instance } => {
                 let timestamp = 0;
-                let ticket = Ticket { ticket, customer_id, group, leaving, instance, timestamp };
+                let ticket =
+                    BarrierTicket { ticket, customer_id, group, leaving, instance, timestamp };
                 self.enter(now, ticket, out);
             }
             Event::Leaving { customer_id } => self.announce_leaving(customer_id, out),
@@ -142,8 +143,8 @@ impl Cluster {
                 self.other_wire(now, &node, (its, ours), out);
             }
             Event::CannotGoOn(text) => {
-                let (kind, me) = (FailureKind::Remote, self.me.id);
-                self.fail_everywhere(me, Failure { kind, text }, out);
+                let (kind, me) = (JobFailureKind::Remote, self.me.id);
+                self.fail_everywhere(me, JobFailure { kind, text }, out);
             }
             Event::Claims { epoch, claims, difference, fixed, opaque } => {
                 self.claim(epoch, (claims, difference), (fixed, opaque), out);
@@ -256,7 +257,7 @@ impl Cluster {
 
     /// Why the job is over, if it is.
     #[must_use]
-    pub const fn failure(&self) -> Option<&Failure> {
+    pub const fn failure(&self) -> Option<&JobFailure> {
         self.failure.as_ref()
     }
 
@@ -366,7 +367,7 @@ impl Cluster {
     }
 
     /// Ends the job at this node; the first reason counts.
-    pub(super) fn fail(&mut self, failure: Failure, out: &mut Vec<Action>) {
+    pub(super) fn fail(&mut self, failure: JobFailure, out: &mut Vec<Action>) {
         if self.failure.is_some() {
             return;
         }
@@ -376,7 +377,7 @@ impl Cluster {
     }
 
     /// What waits at this node ends with the job.
-    pub(super) fn over(&mut self, failure: Failure, out: &mut Vec<Action>) {
+    pub(super) fn over(&mut self, failure: JobFailure, out: &mut Vec<Action>) {
         for ticket in std::mem::take(&mut self.meetings.tickets) {
             out.push(Action::BarrierDone { ticket: ticket.ticket, result: Err(failure.clone()) });
         }
@@ -387,7 +388,7 @@ impl Cluster {
     pub(super) fn fail_everywhere(
         &mut self,
         about: NodeId,
-        failure: Failure,
+        failure: JobFailure,
         out: &mut Vec<Action>,
     ) {
         if self.failure.is_some() {
@@ -404,7 +405,12 @@ impl Cluster {
     }
 
     /// Scheduler: tells all of ours that the job is over.
-    pub(super) fn tell_failure(&mut self, about: NodeId, failure: &Failure, out: &mut Vec<Action>) {
+    pub(super) fn tell_failure(
+        &mut self,
+        about: NodeId,
+        failure: &JobFailure,
+        out: &mut Vec<Action>,
+    ) {
         let members = self.members.values().filter(|node| node.is_ours() && node.id != about);
         let pending =
             self.arrivals.registrants.iter().filter(|(_, r)| r.node.is_ours()).map(|(k, _)| *k);
@@ -420,6 +426,6 @@ impl Cluster {
     }
 }
 
-fn of_failure(kind: NoticeKind, node: NodeId, failure: &Failure) -> Notice {
+fn of_failure(kind: NoticeKind, node: NodeId, failure: &JobFailure) -> Notice {
     Notice { kind, node, customer: EMPTY, incarnation: 0, text: failure.text.clone() }
 }

@@ -55,5 +55,5 @@ pub use overview::{MemberOverview, MemberState, Overview, Owned, Phase};
 pub use ranking::RankOrder;
 pub use refusals::giving_up;
 pub use types::{
-    Action, ClusterConfig, Difference, Event, Failure, FailureKind, Level, Policy, Tell,
+    Action, ClusterConfig, Difference, Event, JobFailure, JobFailureKind, Level, Policy, Tell,
 };

@@ -6,7 +6,7 @@ use std::ops::Bound;
 use std::time::Duration;
 
 use super::claimed::AllClaimed;
-use super::claims::{Evidence, Resolution, resolve};
+use super::claims::{ClaimEvidence, Resolution, resolve};
 use super::collect::{Collection, named};
 use super::journal::{Change, Homes, Record};
 use super::types::Policy;
@@ -67,7 +67,7 @@ impl Cluster {
         let Collection { epoch, answers, later, again, .. } = collection;
         let books = &self.elastic.books;
         let replicas = self.elastic.policy.replicas;
-        let Resolution { pieces, lost } = resolve(Evidence {
+        let Resolution { pieces, lost } = resolve(ClaimEvidence {
             claims: &answers,
             former: &books.pieces,
             orders: &books.orders.all(),

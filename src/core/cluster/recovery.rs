@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::journal::{Change, Member, Record};
-use super::{Action, Cluster, Failure, FailureKind, Level};
+use super::{Action, Cluster, JobFailure, JobFailureKind, Level};
 use crate::wire::{Command, Control, Node, NodeId, Role};
 
 /// The most newcomers that wait for somebody to be declared dead.
@@ -137,7 +137,7 @@ impl Cluster {
             .map(|(id, (_, text))| (*id, text.clone()));
         if let Some((id, text)) = given_up {
             let text = format!("{text}; nobody took its place for {} s", wait.as_secs());
-            self.fail_everywhere(id, Failure { kind: FailureKind::PeerLost, text }, out);
+            self.fail_everywhere(id, JobFailure { kind: JobFailureKind::PeerLost, text }, out);
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::{Action, Cluster, Failure, FailureKind, Level};
+use super::{Action, Cluster, JobFailure, JobFailureKind, Level};
 use crate::text;
 use crate::wire::elastic::{SchedulerMessage, SchedulerMessageKind};
 use crate::wire::{Command, Control, EMPTY, Node, NodeId, Role, SCHEDULER, ability};
@@ -24,7 +24,7 @@ pub(super) struct Refusals {
     /// Registrations that were answered with the end of the job.
     told: usize,
     /// Until when the scheduler stays.
-    stays: Option<(Duration, Failure)>,
+    stays: Option<(Duration, JobFailure)>,
 }
 
 impl Refusals {
@@ -86,7 +86,7 @@ impl Cluster {
         }
         self.arrivals.refusals.told += 1;
         self.turn_away(now, node, (Level::Verbose, text.clone()), out);
-        self.fail_start(now, EMPTY, Failure { kind: FailureKind::Config, text }, out);
+        self.fail_start(now, EMPTY, JobFailure { kind: JobFailureKind::Config, text }, out);
     }
 
     /// Scheduler: a node registers on another wire. It is sent the refusal in words of this one: it
@@ -128,7 +128,7 @@ impl Cluster {
         &mut self,
         now: Duration,
         about: NodeId,
-        failure: Failure,
+        failure: JobFailure,
         out: &mut Vec<Action>,
     ) {
         if self.failure.is_some() {
@@ -149,7 +149,7 @@ impl Cluster {
     pub(super) fn check_farewell(&mut self, now: Duration, out: &mut Vec<Action>) {
         let here = self.registered(Role::Worker) + self.registered(Role::Server);
         let all = self.config.num_workers + self.config.num_servers;
-        let over = |(until, _): &mut (Duration, Failure)| {
+        let over = |(until, _): &mut (Duration, JobFailure)| {
             now >= *until || here + self.arrivals.refusals.told >= all
         };
         if let Some((_, failure)) = self.arrivals.refusals.stays.take_if(over) {
@@ -183,8 +183,8 @@ impl Cluster {
             self.arrivals.registrants.iter().find(|(_, registrant)| is_it(&registrant.node));
         match found.map(|(key, _)| *key) {
             Some(key) => {
-                let kind = FailureKind::PeerLost;
-                self.fail_start(now, key, Failure { kind, text }, out);
+                let kind = JobFailureKind::PeerLost;
+                self.fail_start(now, key, JobFailure { kind, text }, out);
             }
             None => self.note_refusal(&text, out),
         }

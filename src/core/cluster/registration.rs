@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::registrant::Registrant;
-use super::{Action, Cluster, Failure, FailureKind, Level, ranking};
+use super::{Action, Cluster, JobFailure, JobFailureKind, Level, ranking};
 use crate::text;
 use crate::wire::{
     Command, Control, EMPTY, Node, NodeId, Role, SCHEDULER, SERVER_GROUP, WORKER_GROUP, server_id,
@@ -102,7 +102,7 @@ impl Cluster {
             "{who}; its ps-lite mixes the keys of two: use one kvstore in each process, or pslite \
              in the workers too"
         );
-        self.fail_everywhere(EMPTY, Failure { kind: FailureKind::Config, text }, out);
+        self.fail_everywhere(EMPTY, JobFailure { kind: JobFailureKind::Config, text }, out);
     }
 
     fn registrant(&mut self, now: Duration, node: &Node, control: &Control, out: &mut Vec<Action>) {
@@ -171,8 +171,8 @@ impl Cluster {
         let sorted = match ranking::sorted(&self.arrivals.registrants, &self.config.rank_order) {
             Ok(sorted) => sorted,
             Err(text) => {
-                let kind = FailureKind::Config;
-                let failure = Failure { kind, text };
+                let kind = JobFailureKind::Config;
+                let failure = JobFailure { kind, text };
                 return self.fail_start(now, EMPTY, failure, out);
             }
         };
@@ -269,7 +269,7 @@ impl Cluster {
             );
         };
         if let Some(text) = self.counts_otherwise(nodes).filter(|_| !me.is_recovery) {
-            return self.fail(Failure { kind: FailureKind::Config, text }, out);
+            return self.fail(JobFailure { kind: JobFailureKind::Config, text }, out);
         }
         self.me = Node {
             abilities: self.me.abilities,
@@ -368,7 +368,7 @@ impl Cluster {
 
     pub(super) fn start_timed_out(&mut self, out: &mut Vec<Action>) {
         let text = format!("PSLITE_START_TIMEOUT has passed: {}", self.waiting_text());
-        let failure = Failure { kind: FailureKind::StartTimeout, text };
+        let failure = JobFailure { kind: JobFailureKind::StartTimeout, text };
         self.fail_everywhere(EMPTY, failure, out);
     }
 

@@ -226,7 +226,7 @@ impl Job {
         self.settle();
     }
 
-    fn done(&self, i: usize, ticket: u64) -> Option<Result<(), Failure>> {
+    fn done(&self, i: usize, ticket: u64) -> Option<Result<(), JobFailure>> {
         self.events[i].iter().find_map(|action| match action {
             Action::BarrierDone { ticket: t, result } if *t == ticket => Some(result.clone()),
             _ => None,

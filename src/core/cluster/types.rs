@@ -289,7 +289,7 @@ pub enum Action {
         /// The entry.
         ticket: u64,
         /// The outcome.
-        result: Result<(), Failure>,
+        result: Result<(), JobFailure>,
     },
     /// A node is dead: requests that wait for it must end.
     NodeLost {
@@ -311,7 +311,7 @@ pub enum Action {
         customer_id: i32,
     },
     /// The job cannot go on. Comes once.
-    Failed(Failure),
+    Failed(JobFailure),
     /// Elastic job, every node: a policy is in force.
     Policy {
         /// Who serves.
@@ -385,16 +385,16 @@ pub enum Level {
 /// Why a job, or a barrier, cannot go on.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{text}")]
-pub struct Failure {
+pub struct JobFailure {
     /// What kind of reason.
-    pub kind: FailureKind,
+    pub kind: JobFailureKind,
     /// For people: names the node and what to do.
     pub text: String,
 }
 
-/// Kinds of [`Failure`].
+/// Kinds of [`JobFailure`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FailureKind {
+pub enum JobFailureKind {
     /// A node was lost.
     PeerLost,
     /// The job was not complete in time.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::barrier::{Entered, FIRST_DOMAIN};
 use super::journal::{About, Change, Record};
-use super::{Action, Cluster, Failure, FailureKind, Level};
+use super::{Action, Cluster, JobFailure, JobFailureKind, Level};
 use crate::lives::Awaited;
 use crate::wire::elastic::{LiveWorker, SchedulerMessage, SchedulerMessageKind};
 use crate::wire::{ALL_GROUP, Node, NodeId, Role, worker_id};
@@ -103,8 +103,10 @@ impl Cluster {
             return self.stop_servers(out);
         }
         if self.live_workers().is_empty() {
-            let failure =
-                Failure { kind: FailureKind::PeerLost, text: format!("{text}; no worker is left") };
+            let failure = JobFailure {
+                kind: JobFailureKind::PeerLost,
+                text: format!("{text}; no worker is left"),
+            };
             return self.fail_everywhere(id, failure, out);
         }
         let text = format!("the job goes on without {}", self.describe(id));
@@ -132,7 +134,7 @@ impl Cluster {
         };
         let lost = self.lost.get(&id).map(|(_, text)| text.clone()).unwrap_or_default();
         let text = format!("{lost}; {} would wait for it: {why}", self.describe(server));
-        self.fail_everywhere(id, Failure { kind: FailureKind::PeerLost, text }, out);
+        self.fail_everywhere(id, JobFailure { kind: JobFailureKind::PeerLost, text }, out);
         true
     }
 
@@ -183,7 +185,7 @@ impl Cluster {
         }
         if self.ready {
             let text = "the scheduler took this worker for dead, and the others go on without it";
-            self.fail(Failure { kind: FailureKind::Remote, text: text.to_owned() }, out);
+            self.fail(JobFailure { kind: JobFailureKind::Remote, text: text.to_owned() }, out);
         }
         false
     }

@@ -8,7 +8,7 @@
 //! Pure: the caller sends what comes out, passes what comes in, and tells the time. One instance
 //! per node, all channels.
 
-use super::seen::{Seen, SeenNames, SeenSequences, StockName};
+use super::seen::{SeenNames, SeenNumber, SeenSequences, StockName};
 use crate::wire::{Command, Control, EMPTY, Message, Meta, NodeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -211,9 +211,9 @@ impl Resender {
             let name = stock_name(&message.meta, signature);
             (channel.names.insert(name), acknowledge(from, my_id, signature, 0))
         };
-        let verdict = if seen == Seen::New { Verdict::Deliver } else { Verdict::Duplicate };
+        let verdict = if seen == SeenNumber::New { Verdict::Deliver } else { Verdict::Duplicate };
         // Without an id our confirmation would be anonymous: the repetition will get it.
-        let ack = (seen != Seen::NoRoom && my_id != EMPTY).then_some(confirmation);
+        let ack = (seen != SeenNumber::NoRoom && my_id != EMPTY).then_some(confirmation);
         Incoming { verdict, ack }
     }
 

@@ -13,7 +13,7 @@ pub(super) const STOCK_KEPT: usize = 65_536;
 
 /// What a new number means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum SeenNumber {
     New,
     Again,
     /// No room: neither deliver nor acknowledge, so that it comes again.
@@ -28,22 +28,22 @@ pub(super) struct SeenSequences {
 }
 
 impl SeenSequences {
-    pub(super) fn insert(&mut self, number: u64) -> Seen {
+    pub(super) fn insert(&mut self, number: u64) -> SeenNumber {
         let before = self.runs.range(..=number).next_back().map(|(first, last)| (*first, *last));
         if before.is_some_and(|(_, last)| number <= last) {
-            return Seen::Again;
+            return SeenNumber::Again;
         }
         let left = before.filter(|(_, last)| last.checked_add(1) == Some(number));
         let right = number.checked_add(1).and_then(|next| self.runs.get(&next).copied());
         if left.is_none() && right.is_none() && self.runs.len() >= RUNS_KEPT {
-            return Seen::NoRoom;
+            return SeenNumber::NoRoom;
         }
         if right.is_some() {
             self.runs.remove(&(number + 1));
         }
         let first = left.map_or(number, |(first, _)| first);
         self.runs.insert(first, right.unwrap_or(number));
-        Seen::New
+        SeenNumber::New
     }
 
     pub(super) fn runs(&self) -> usize {
@@ -69,9 +69,9 @@ pub(super) struct SeenNames {
 }
 
 impl SeenNames {
-    pub(super) fn insert(&mut self, name: StockName) -> Seen {
+    pub(super) fn insert(&mut self, name: StockName) -> SeenNumber {
         if !self.names.insert(name) {
-            return Seen::Again;
+            return SeenNumber::Again;
         }
         if self.order.len() >= STOCK_KEPT
             && let Some(oldest) = self.order.pop_front()
@@ -79,7 +79,7 @@ impl SeenNames {
             self.names.remove(&oldest);
         }
         self.order.push_back(name);
-        Seen::New
+        SeenNumber::New
     }
 
     pub(super) fn len(&self) -> usize {

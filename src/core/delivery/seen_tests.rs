@@ -10,7 +10,7 @@ proptest! {
         let mut seen = SeenSequences::default();
         let mut model = BTreeSet::new();
         for number in numbers {
-            let expected = if model.insert(number) { Seen::New } else { Seen::Again };
+            let expected = if model.insert(number) { SeenNumber::New } else { SeenNumber::Again };
             prop_assert_eq!(seen.insert(number), expected);
             let starts = model.iter().filter(|n| **n == 0 || !model.contains(&(**n - 1)));
             prop_assert_eq!(seen.runs(), starts.count());
@@ -22,13 +22,13 @@ proptest! {
 fn too_many_gaps_are_refused_until_some_close() {
     let mut seen = SeenSequences::default();
     for number in 0..RUNS_KEPT as u64 {
-        assert_eq!(seen.insert(number * 2), Seen::New);
+        assert_eq!(seen.insert(number * 2), SeenNumber::New);
     }
     let beyond = RUNS_KEPT as u64 * 2 + 5;
-    assert_eq!(seen.insert(beyond), Seen::NoRoom);
-    assert_eq!(seen.insert(4), Seen::Again);
-    assert_eq!(seen.insert(1), Seen::New); // Closes a gap.
-    assert_eq!(seen.insert(beyond), Seen::New);
+    assert_eq!(seen.insert(beyond), SeenNumber::NoRoom);
+    assert_eq!(seen.insert(4), SeenNumber::Again);
+    assert_eq!(seen.insert(1), SeenNumber::New); // Closes a gap.
+    assert_eq!(seen.insert(beyond), SeenNumber::New);
     assert_eq!(seen.runs(), RUNS_KEPT);
 }
 
@@ -37,9 +37,9 @@ fn the_window_of_names_slides() {
     let mut seen = SeenNames::default();
     let name = |signature| StockName { signature, customer_id: 0, kind: 0 };
     for signature in 0..STOCK_KEPT as u64 + 5 {
-        assert_eq!(seen.insert(name(signature)), Seen::New);
+        assert_eq!(seen.insert(name(signature)), SeenNumber::New);
     }
     assert_eq!((seen.len(), seen.names.len()), (STOCK_KEPT, STOCK_KEPT));
-    assert_eq!(seen.insert(name(5)), Seen::Again);
-    assert_eq!(seen.insert(name(0)), Seen::New);
+    assert_eq!(seen.insert(name(5)), SeenNumber::Again);
+    assert_eq!(seen.insert(name(0)), SeenNumber::New);
 }

@@ -41,7 +41,7 @@ pub const OPEN_MAX: usize = 65_536;
 /// A pull whose answer is on its way: to be given back by [`Gate::flushed`] once its values are not
 /// needed any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct GatedAnswer {
     key: Key,
     requester: Requester,
 }
@@ -110,16 +110,16 @@ impl Gate {
 
     /// The application answers a request. Some: a pull, that is over when its values are not needed
     /// any more.
-    pub fn answered(&mut self, request: &Meta) -> Option<Answer> {
+    pub fn answered(&mut self, request: &Meta) -> Option<GatedAnswer> {
         let name = (request.sender, request.customer_id, request.timestamp);
         let key = self.open.remove(&name)?;
-        Some(Answer { key, requester: requester(request) })
+        Some(GatedAnswer { key, requester: requester(request) })
     }
 
     /// The values of an answer are not needed any more. What the application may have now, in
     /// order.
-    pub fn flushed(&mut self, answer: Answer) -> Vec<Message> {
-        let Answer { key, requester } = answer;
+    pub fn flushed(&mut self, answer: GatedAnswer) -> Vec<Message> {
+        let GatedAnswer { key, requester } = answer;
         let worker = self.keys.get_mut(&key).and_then(|key| key.workers.get_mut(&requester));
         let Some(worker) = worker else { return Vec::new() };
         worker.open = worker.open.saturating_sub(1);

@@ -63,12 +63,12 @@ impl Play {
         }
     }
 
-    fn answer(&mut self, who: NodeId) -> Answer {
+    fn answer(&mut self, who: NodeId) -> GatedAnswer {
         let meta = self.pulls.remove(&who).unwrap();
         self.gate.answered(&meta).unwrap()
     }
 
-    fn flush(&mut self, answer: Answer) {
+    fn flush(&mut self, answer: GatedAnswer) {
         let released = self.gate.flushed(answer);
         self.give(released);
     }
@@ -195,7 +195,7 @@ proptest! {
         // The server: who has pushed in the open round, and whose pulls of the last one are not
         // out.
         let (mut pushed, mut readers) = (0_usize, Vec::<NodeId>::new());
-        let mut unwritten: Vec<(NodeId, Answer)> = Vec::new();
+        let mut unwritten: Vec<(NodeId, GatedAnswer)> = Vec::new();
         let mut rounds = 0;
         for choice in choices.iter().copied().chain((0..200).map(|i| i as u8)) {
             let at = choice as usize % (workers + 1);

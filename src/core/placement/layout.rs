@@ -242,7 +242,7 @@ fn check_move(piece: &PieceLoad, step: &Move, at: u64) -> Result<(), LayoutError
 
 /// What one server holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Holding {
+pub struct ServerHolding {
     /// Bytes of values.
     pub bytes: u64,
     /// Bytes of optimizer state.
@@ -253,8 +253,8 @@ pub struct Holding {
 
 /// What each owner of a layout holds.
 #[must_use]
-pub fn holdings(layout: &[PieceLoad]) -> BTreeMap<NodeId, Holding> {
-    let mut holdings = BTreeMap::<NodeId, Holding>::new();
+pub fn holdings(layout: &[PieceLoad]) -> BTreeMap<NodeId, ServerHolding> {
+    let mut holdings = BTreeMap::<NodeId, ServerHolding>::new();
     for piece in layout {
         let holding = holdings.entry(piece.owner).or_default();
         holding.bytes = holding.bytes.saturating_add(piece.bytes);
@@ -268,7 +268,7 @@ pub fn holdings(layout: &[PieceLoad]) -> BTreeMap<NodeId, Holding> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// What each owner holds.
-    pub held: BTreeMap<NodeId, Holding>,
+    pub held: BTreeMap<NodeId, ServerHolding>,
     /// Bytes of the largest piece that cannot be cut.
     pub largest_whole: u64,
     /// An application's own handler keeps some key.
@@ -348,7 +348,7 @@ mod tests {
         ];
         assert_eq!(ranges, expected);
         assert_eq!(after.iter().map(|p| p.bytes).sum::<u64>(), 116 * 4);
-        assert_eq!(holdings(&after)[&12], Holding { bytes: 96, state_bytes: 96, pieces: 2 });
+        assert_eq!(holdings(&after)[&12], ServerHolding { bytes: 96, state_bytes: 96, pieces: 2 });
     }
 
     #[test]

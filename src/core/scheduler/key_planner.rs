@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::lines::LogLines;
-use super::probes::{Probe, Probes};
+use super::probes::{ProbePair, Probes};
 use super::times::{RoundTimes, WorkerTime};
 use crate::cluster::claims::Piece;
 use crate::cluster::{Cluster, Level};
@@ -14,7 +14,7 @@ use crate::placement::layout::{Move, PieceLoad, Plan};
 use crate::placement::links::PROBE_AFTER;
 use crate::placement::measured::Measured;
 use crate::placement::planner::{
-    Advice, Duty, Members, Planner, Report, ServerMember, Settings, Status, WorkerMember,
+    Advice, Duty, Members, PlacementSettings, Planner, Report, ServerMember, Status, WorkerMember,
 };
 use crate::placement::stragglers::{IterationTime, SlowWorker};
 use crate::random::Random;
@@ -90,7 +90,10 @@ impl KeyPlanner {
         let ranges = server_key_ranges(ranks);
         let replicas = if replicas == 0 { Replicas::None } else { Replicas::Next { ratio: 1.0 } };
         Self {
-            planner: Planner::new(Settings { replicas: replicas.clone(), ..Settings::default() }),
+            planner: Planner::new(PlacementSettings {
+                replicas: replicas.clone(),
+                ..PlacementSettings::default()
+            }),
             replicas,
             members: Members::default(),
             listed: None,
@@ -111,8 +114,11 @@ impl KeyPlanner {
     pub(super) fn set_enabled(&mut self, enabled: bool) {
         if self.enabled != enabled {
             self.enabled = enabled;
-            let settings =
-                Settings { enabled, replicas: self.replicas.clone(), ..Settings::default() };
+            let settings = PlacementSettings {
+                enabled,
+                replicas: self.replicas.clone(),
+                ..PlacementSettings::default()
+            };
             self.planner = self.planner.anew(settings);
             (self.members, self.listed, self.ordered) = (Members::default(), None, false);
         }
@@ -238,7 +244,7 @@ impl KeyPlanner {
     }
 
     /// The idle links that are to be probed now.
-    pub(super) fn probes(&mut self, now: Duration, cluster: &Cluster) -> Vec<Probe> {
+    pub(super) fn probes(&mut self, now: Duration, cluster: &Cluster) -> Vec<ProbePair> {
         self.probes.due(now, |id| cluster.node(id).is_some() && !cluster.is_gone(id))
     }
 

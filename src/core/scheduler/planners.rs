@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::key_planner::{KeyDecision, KeyPlanner};
 use super::lines::LogLines;
-use super::probes::Probe;
+use super::probes::ProbePair;
 use super::settings::PlannerSettings;
 use super::times::RoundTimes;
 use super::tree_planner::{Planned, TreeAnswer, TreeJob, TreePlanner};
@@ -128,7 +128,7 @@ impl Planners {
 }
 
 /// Its sender is asked for it.
-fn asked(Probe { from, to }: Probe) -> Tell {
+fn asked(ProbePair { from, to }: ProbePair) -> Tell {
     Tell { to: from, topic: Topic::Probe, bytes: ProbeRequest { to }.bytes() }
 }
 

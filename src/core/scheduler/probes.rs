@@ -21,7 +21,7 @@ const MOST_WAITING: usize = 1 << 16;
 
 /// One probe: its sender and its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Probe {
+pub(super) struct ProbePair {
     /// Who sends.
     pub(super) from: NodeId,
     /// Who receives, and measures.
@@ -31,7 +31,7 @@ pub(super) struct Probe {
 /// A probe that a node asked for.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
-    probe: Probe,
+    probe: ProbePair,
     /// When it did.
     at: Duration,
 }
@@ -46,7 +46,7 @@ pub(super) struct Probes {
     /// In the order in which they were asked for: where there are many, each has its turn.
     waiting: VecDeque<Wanted>,
     /// The same.
-    asked: BTreeSet<Probe>,
+    asked: BTreeSet<ProbePair>,
     /// Until when each node is at an end of a probe.
     busy: BTreeMap<NodeId, Duration>,
 }
@@ -68,7 +68,7 @@ impl Probes {
     pub(super) fn idle(&mut self, now: Duration, to: NodeId, peers: &[NodeId]) {
         let all = peers.iter().filter(|from| **from != to);
         for from in all {
-            let probe = Probe { from: *from, to };
+            let probe = ProbePair { from: *from, to };
             if self.waiting.len() < MOST_WAITING && self.asked.insert(probe) {
                 self.waiting.push_back(Wanted { probe, at: now });
             }
@@ -76,12 +76,12 @@ impl Probes {
     }
 
     /// The probes that begin now. `lives`: whether a node is in the job.
-    pub(super) fn due(&mut self, now: Duration, lives: impl Fn(NodeId) -> bool) -> Vec<Probe> {
+    pub(super) fn due(&mut self, now: Duration, lives: impl Fn(NodeId) -> bool) -> Vec<ProbePair> {
         self.busy.retain(|_, until| *until > now);
         let Self { quiet, traffic, waiting, asked, busy } = self;
         let mut due = Vec::new();
         waiting.retain(|Wanted { probe, at }| {
-            let Probe { from, to } = *probe;
+            let ProbePair { from, to } = *probe;
             let proven = traffic.map_or(*at >= *quiet, |traffic| traffic > *at);
             // One that waited for its turn until the job rested is not sent either.
             let last = traffic.map_or(now, |traffic| traffic.max(*at));
@@ -141,14 +141,14 @@ mod tests {
         let mut probes = probes();
         probes.idle(Duration::ZERO, 8, &[9, 11]);
         let due = probes.due(seconds(1.0), |id| id != 9);
-        assert_eq!(due, [Probe { from: 11, to: 8 }]);
+        assert_eq!(due, [ProbePair { from: 11, to: 8 }]);
         assert_eq!(probes.due(seconds(5.0), |_| true), [], "forgotten");
     }
 
     #[test]
     fn a_link_is_probed_when_others_are_busy_after_it_was_found_idle() {
         let mut probes = probes();
-        let probe = Probe { from: 9, to: 8 };
+        let probe = ProbePair { from: 9, to: 8 };
         probes.idle(seconds(1.0), 8, &[9]);
         assert_eq!(probes.due(seconds(1.5), |_| true), [], "perhaps all are");
         probes.traffic(seconds(1.8));
@@ -180,7 +180,7 @@ mod tests {
         // They come again.
         probes.idle(seconds(5.0), 8, &[13, 15]);
         probes.traffic(seconds(5.5));
-        assert_eq!(probes.due(seconds(6.0), |_| true), [Probe { from: 13, to: 8 }]);
+        assert_eq!(probes.due(seconds(6.0), |_| true), [ProbePair { from: 13, to: 8 }]);
     }
 
     #[test]
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn a_job_that_never_keeps_a_link_busy_is_probed_now_and_then() {
         let mut probes = Probes::new(seconds(30.0));
-        let probe = Probe { from: 9, to: 8 };
+        let probe = ProbePair { from: 9, to: 8 };
         probes.idle(seconds(29.0), 8, &[9]);
         assert_eq!(probes.due(seconds(29.1), |_| true), []);
         assert_eq!(probes.due(seconds(31.1), |_| true), []);

@@ -11,7 +11,7 @@ const SHARE: usize = 8;
 
 /// One word to the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claimed {
+pub struct ClaimWord {
     /// The policy that the server follows.
     pub epoch: u64,
     /// What it holds, of the keys that this word is about.
@@ -20,7 +20,7 @@ pub struct Claimed {
     pub difference: Difference,
 }
 
-impl Claimed {
+impl ClaimWord {
     /// The same for the membership. `fixed`: why its keys do not move; `opaque`: an application's
     /// handler has them.
     #[must_use]
@@ -45,7 +45,7 @@ impl Claims {
         epoch: u64,
         claimant: &mut impl Claimant,
         can_wait: bool,
-    ) -> Option<Claimed> {
+    ) -> Option<ClaimWord> {
         let changes = claimant.changes();
         if changes == 0 || (can_wait && changes <= claimant.held() / SHARE) {
             return None;
@@ -54,14 +54,18 @@ impl Claims {
         let since = if gone.is_some() { self.number } else { 0 };
         self.number += 1;
         let gone = gone.unwrap_or_default();
-        Some(Claimed { epoch, claims, difference: Difference { number: self.number, since, gone } })
+        Some(ClaimWord {
+            epoch,
+            claims,
+            difference: Difference { number: self.number, since, gone },
+        })
     }
 
     /// All that is held, as the scheduler has asked for with the policy of that epoch.
-    pub fn all(&mut self, epoch: u64, claims: Vec<Claim>) -> Claimed {
+    pub fn all(&mut self, epoch: u64, claims: Vec<Claim>) -> ClaimWord {
         self.number += 1;
         let difference = Difference { number: self.number, ..Difference::default() };
-        Claimed { epoch, claims, difference }
+        ClaimWord { epoch, claims, difference }
     }
 }
 

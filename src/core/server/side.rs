@@ -8,7 +8,7 @@
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::claims::{Claimed, Claims};
+use super::claims::{ClaimWord, Claims};
 use crate::store::elastic::Due;
 use crate::store::{Outbound, Store, StoreConfig, StoreError};
 use crate::wire::elastic::{Order, SchedulerMessage, Transfer};
@@ -27,7 +27,7 @@ pub struct ServerOutput {
     /// Messages.
     pub sent: Outbound,
     /// Words to the scheduler, in order.
-    pub claimed: SmallVec<[Claimed; 1]>,
+    pub claimed: SmallVec<[ClaimWord; 1]>,
 }
 
 impl ServerSide {

@@ -62,7 +62,7 @@ pub enum Obeyed {
 /// See the module.
 #[derive(Debug)]
 pub struct LocalModel {
-    form: Form,
+    form: ExchangedForm,
     /// Gradients are multiplied by it.
     factor: f64,
     view: View,
@@ -76,7 +76,7 @@ pub struct LocalModel {
 
 /// How values are exchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum ExchangedForm {
     One { keep: bool },
     Several,
     Waits,
@@ -146,9 +146,9 @@ impl LocalModel {
     #[must_use]
     pub fn new(spec: &ExchangeSpec, workers: u32, servers: usize) -> Self {
         let form = match (spec.waits, spec.sections) {
-            (true, _) => Form::Waits,
-            (false, 0 | 1) => Form::One { keep: spec.keep },
-            (false, _) => Form::Several,
+            (true, _) => ExchangedForm::Waits,
+            (false, 0 | 1) => ExchangedForm::One { keep: spec.keep },
+            (false, _) => ExchangedForm::Several,
         };
         Self {
             form,
@@ -337,7 +337,7 @@ impl LocalModel {
             tensor.remember_given();
         }
         let delta = match form {
-            Form::One { keep } if swap && send => Some(tensor.swap_and_send(name, keep)?),
+            ExchangedForm::One { keep } if swap && send => Some(tensor.swap_and_send(name, keep)?),
             _ => {
                 if swap {
                     tensor.swap(name, form)?;
@@ -428,7 +428,7 @@ impl Tensor {
         Ok((delta, arrives))
     }
 
-    fn send(&mut self, name: KeyName, form: Form) -> Result<Bytes, StoreError> {
+    fn send(&mut self, name: KeyName, form: ExchangedForm) -> Result<Bytes, StoreError> {
         let (delta, arrives) = self.delta(name)?;
         // Up to where it is sent: of float16 what was rounded off is still to be sent.
         let sent = match (&arrives, &self.start) {
@@ -436,21 +436,21 @@ impl Tensor {
             _ => self.value.buffer().clone(),
         };
         match form {
-            Form::Several => {
+            ExchangedForm::Several => {
                 self.start.get_or_insert_with(|| sent.clone());
                 self.sent = Some(sent);
             }
-            Form::One { .. } | Form::Waits => self.start = Some(sent),
+            ExchangedForm::One { .. } | ExchangedForm::Waits => self.start = Some(sent),
         }
         Ok(delta.into_bytes())
     }
 
-    fn swap(&mut self, name: KeyName, form: Form) -> Result<(), StoreError> {
+    fn swap(&mut self, name: KeyName, form: ExchangedForm) -> Result<(), StoreError> {
         let global = self.take_coming(name)?;
         let since = match form {
-            Form::Several => self.sent.take().or_else(|| self.start.take()),
-            Form::One { keep: true } => self.start.take(),
-            Form::One { keep: false } | Form::Waits => None,
+            ExchangedForm::Several => self.sent.take().or_else(|| self.start.take()),
+            ExchangedForm::One { keep: true } => self.start.take(),
+            ExchangedForm::One { keep: false } | ExchangedForm::Waits => None,
         };
         let wide = self.wide();
         let value = match since {

@@ -49,7 +49,7 @@ pub use changes::{Claimant, News};
 pub use config::{PART_BYTES, StoreConfig, SumOrder};
 pub use error::StoreError;
 pub use outbound::{Answer, Outbound, Outgoing};
-pub use stalls::{Asked, Reminder, Stall};
+pub use stalls::{LastRequest, Reminder, Stall};
 pub use state::Store;
 
 use sums::{Addend, Sum};

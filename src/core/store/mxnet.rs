@@ -32,7 +32,7 @@ use crate::wire::{Key, Meta, id_to_rank, server_id};
 const BYTES_MAX: usize = i32::MAX as usize;
 
 /// One request's frames, checked.
-struct Frames {
+struct RequestFrames {
     keys: Bytes,
     vals: Bytes,
     lens: Vec<usize>,
@@ -40,7 +40,7 @@ struct Frames {
 
 /// What a request is about.
 #[derive(Clone, Copy, Debug)]
-struct Target {
+struct RequestTarget {
     key: Key,
     /// `None`: the push makes the key.
     at: Option<At>,
@@ -82,7 +82,7 @@ impl Store {
         }
         let (kind, dtype) = kind_of(request.head)?;
         self.check_exchanged(kind, request.push)?;
-        let frames = Frames::read(raw)?;
+        let frames = RequestFrames::read(raw)?;
         let compressed = kind == RequestKind::Compressed && request.push;
         let key = self.key(&frames.keys, usize::from(compressed))?;
         self.check_space(key, &request)?;
@@ -124,7 +124,7 @@ impl Store {
             self.answer_again(request, Vec::new(), out);
             return Ok(());
         }
-        let target = Target { key, at };
+        let target = RequestTarget { key, at };
         match (kind, request.push) {
             (RequestKind::RowSparse, true) => self.push_rows(request, &frames, dtype, target, out),
             (RequestKind::RowSparse, false) => self.pull_rows(request, &frames, dtype, target, out),
@@ -145,9 +145,9 @@ impl Store {
     fn push_dense(
         &mut self,
         request: Meta,
-        frames: &Frames,
+        frames: &RequestFrames,
         dtype: Dtype,
-        target: Target,
+        target: RequestTarget,
         out: &mut Outbound,
     ) -> Result<(), StoreError> {
         if frames.lens.len() != 1 || frames.lens[0] != frames.vals.len() {
@@ -169,8 +169,8 @@ impl Store {
     fn push_compressed(
         &mut self,
         request: Meta,
-        frames: &Frames,
-        target: Target,
+        frames: &RequestFrames,
+        target: RequestTarget,
         out: &mut Outbound,
     ) -> Result<(), StoreError> {
         let &[0, size] = &frames.lens[..] else {
@@ -305,7 +305,7 @@ impl Store {
     }
 
     /// The piece that a request needs.
-    fn known(&self, target: Target) -> Result<At, StoreError> {
+    fn known(&self, target: RequestTarget) -> Result<At, StoreError> {
         target.at.ok_or_else(|| StoreError::Unknown { key: self.view.name(target.key) })
     }
 }
@@ -320,7 +320,7 @@ fn makes_key(request: &Meta) -> bool {
     request.push && request.placed.as_ref().is_some_and(|placed| placed.init)
 }
 
-impl Frames {
+impl RequestFrames {
     /// Keys, values and lens; no length is believed before it is checked.
     fn read(frames: &[Bytes]) -> Result<Self, StoreError> {
         let keys = frames.first().cloned().unwrap_or_default();

@@ -18,11 +18,11 @@ const WORKERS_NAMED_MAX: usize = 4;
 
 /// The open rounds in the order of their beginning, and what each worker asked for last.
 #[derive(Debug, Default)]
-pub(super) struct Stalls {
+pub(super) struct OpenRounds {
     pub(super) now: Duration,
     next: u64,
     pub(super) open: BTreeMap<u64, WaitingRound>,
-    pub(super) last: BTreeMap<NodeId, Asked>,
+    pub(super) last: BTreeMap<NodeId, LastRequest>,
 }
 
 /// A round that waits for somebody.
@@ -36,7 +36,7 @@ pub(super) struct WaitingRound {
 
 /// The last request of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct LastRequest {
     /// What it did: `pushed` or `pulled`.
     pub what: &'static str,
     /// The application's key.
@@ -61,12 +61,12 @@ pub struct Stall {
     /// The workers that have pushed, in order.
     pub pushed: Vec<NodeId>,
     /// The workers that have not, in order, and what each asked for last.
-    pub missing: Vec<(NodeId, Option<Asked>)>,
+    pub missing: Vec<(NodeId, Option<LastRequest>)>,
     /// How many other rounds have waited for longer too.
     pub others: usize,
 }
 
-impl Stalls {
+impl OpenRounds {
     /// A round has begun, and waits. Its number.
     pub(super) fn begin(&mut self, key: Key, from: u64) -> u64 {
         let number = self.next;
@@ -127,7 +127,7 @@ impl Stall {
     }
 }
 
-impl fmt::Display for Asked {
+impl fmt::Display for LastRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let key = KeyName::new(self.key, self.space);
         write!(f, "{} key {key} {} s ago", self.what, self.ago.as_secs())

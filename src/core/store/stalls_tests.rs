@@ -11,7 +11,7 @@ use crate::wire::Meta;
 const FIRST: Key = u64::MAX / 2;
 const LIMIT: Duration = secs(10);
 
-impl Stalls {
+impl OpenRounds {
     /// Rounds in the books.
     pub(in crate::store) fn count(&self) -> usize {
         self.open.len()

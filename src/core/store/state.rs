@@ -10,7 +10,7 @@ use super::elastic::Elastic;
 use super::error::StoreError;
 use super::exchange::Exchanging;
 use super::modes::{Mode, Modes};
-use super::stalls::Stalls;
+use super::stalls::OpenRounds;
 use super::tensor::{Piece, Tensor};
 use super::view::View;
 use crate::values::{Allocator, Buffer, Space};
@@ -30,7 +30,7 @@ pub struct Store {
     pub(super) agreements: Agreements,
     pub(super) tensors: BTreeMap<Key, Tensor>,
     /// Which rounds wait.
-    pub(super) stalls: Stalls,
+    pub(super) stalls: OpenRounds,
     /// What a job needs whose pieces move; no other has it.
     pub(super) elastic: Option<Box<Elastic>>,
     /// What a job needs whose workers exchange deltas; no other has it.
@@ -57,7 +57,7 @@ impl Store {
             memory: None,
             agreements: Agreements::default(),
             tensors: BTreeMap::new(),
-            stalls: Stalls::default(),
+            stalls: OpenRounds::default(),
             elastic: config.elastic.then(|| Box::new(Elastic::new(&config))),
             exchanging: None,
         }

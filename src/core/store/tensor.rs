@@ -69,12 +69,12 @@ pub(super) struct Piece {
     /// Who keeps a copy, as it was, until it has heard that this one is safe.
     pub(super) source: Option<Source>,
     /// The last ticket that was given out (`elastic::tickets`).
-    given: Option<Box<Given>>,
+    given: Option<Box<GivenTicket>>,
 }
 
 /// A ticket that was given out.
 #[derive(Clone, Copy, Debug)]
-struct Given {
+struct GivenTicket {
     ticket: Ticket,
     /// It is used up, or void: nothing goes by it any more.
     over: bool,
@@ -185,7 +185,7 @@ impl Piece {
 
     /// It goes by that one, which is for that customer of each worker of its tree.
     pub(super) fn set_ticket(&mut self, ticket: Ticket, customer: i32) {
-        self.give(Given { ticket, over: false, customer });
+        self.give(GivenTicket { ticket, over: false, customer });
     }
 
     /// It goes by no tree: the last ticket means nothing any more, and is not given out again.
@@ -197,10 +197,10 @@ impl Piece {
 
     /// No ticket up to that one is given out any more.
     pub(super) fn withhold(&mut self, last: Ticket) {
-        self.give(Given { ticket: last, over: true, customer: EMPTY });
+        self.give(GivenTicket { ticket: last, over: true, customer: EMPTY });
     }
 
-    fn give(&mut self, given: Given) {
+    fn give(&mut self, given: GivenTicket) {
         match &mut self.given {
             Some(before) => **before = given,
             None => self.given = Some(Box::new(given)),
@@ -340,7 +340,7 @@ impl Piece {
             copied: self.copied,
             former_copy: self.former_copy,
             source: self.source,
-            given: self.given.as_ref().map(|given| Box::new(Given { over: true, ..**given })),
+            given: self.given.as_ref().map(|given| Box::new(GivenTicket { over: true, ..**given })),
         }
     }
 

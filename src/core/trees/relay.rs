@@ -39,7 +39,7 @@ pub enum Step {
     /// Its own worker's request is answered: metadata as if they had come from `recver`.
     Answer(Meta, KvPairs),
     /// A ticket means nothing any more: a push of its worker that has not begun does not go by it.
-    Void(Part, Void),
+    Void(RelayPart, Void),
 }
 
 /// A ticket that is void, and the one in its place, if the owner gave out one.
@@ -60,7 +60,7 @@ impl Void {
 }
 
 /// A part of a key: the key, the first element, one past the last.
-pub type Part = (Key, u64, u64);
+pub type RelayPart = (Key, u64, u64);
 
 /// A sum that lacks somebody.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ pub(super) struct OpenSum {
     /// Whose pushes have come: those in the sum, and those that went on as they were.
     pub(super) workers: BTreeSet<NodeId>,
     sum: Sum<SumError>,
-    part: Part,
+    part: RelayPart,
     /// What the message upwards says, but for the names: as the first push in it.
     meta: Meta,
     keys: Bytes,
@@ -89,8 +89,8 @@ pub(super) struct OwnPush {
 pub struct Relay {
     pub(super) me: NodeId,
     pub(super) trees: Arc<Trees>,
-    pub(super) sums: BTreeMap<Part, OpenSum>,
-    pub(super) own: BTreeMap<Part, OwnPush>,
+    pub(super) sums: BTreeMap<RelayPart, OpenSum>,
+    pub(super) own: BTreeMap<RelayPart, OwnPush>,
     pub(super) early: VecDeque<(Meta, KvPairs)>,
     /// Sums are made in the order of children, not of arrival.
     keeps_order: bool,
@@ -175,7 +175,7 @@ impl Relay {
     /// Adds to the sum of a part, and sends that if it lacks nobody any more.
     fn add(
         &mut self,
-        part: Part,
+        part: RelayPart,
         ticket: Ticket,
         names: Vec<PushName>,
         (meta, kv): (Meta, KvPairs),
@@ -222,7 +222,7 @@ impl Relay {
     }
 
     /// Nothing goes by a ticket any more.
-    fn void(&mut self, part: Part, void: Void, out: &mut Vec<Step>) {
+    fn void(&mut self, part: RelayPart, void: Void, out: &mut Vec<Step>) {
         if self.sums.get(&part).is_some_and(|open| open.ticket == void.ticket) {
             self.sums.remove(&part);
         }
@@ -230,7 +230,7 @@ impl Relay {
     }
 
     /// What came down answers the own push, if it is about that.
-    fn answer(&mut self, part: Part, meta: &Meta, kv: KvPairs, out: &mut Vec<Step>) {
+    fn answer(&mut self, part: RelayPart, meta: &Meta, kv: KvPairs, out: &mut Vec<Step>) {
         let (Some(hop), Some(told)) = (&meta.hop, &meta.placed) else { return };
         let is_void = hop.kind() == HopKind::Void;
         let Some(own) = self.own.get(&part).filter(|own| own.ticket == hop.ticket) else { return };
@@ -257,7 +257,7 @@ impl Relay {
 }
 
 impl OpenSum {
-    fn new(ticket: Ticket, part: Part) -> Self {
+    fn new(ticket: Ticket, part: RelayPart) -> Self {
         let (names, workers) = (Vec::new(), BTreeSet::new());
         let (meta, keys) = (Meta::default(), Bytes::new());
         Self { ticket, names, workers, sum: Sum::Nothing, part, meta, keys }
@@ -326,7 +326,7 @@ impl OpenSum {
 
 /// What a message upwards says, but for the names: that of a sum whose first push is `first`, or of
 /// a push that goes on as it is.
-fn upwards((key, from, to): Part, ticket: Ticket, first: &Meta) -> Meta {
+fn upwards((key, from, to): RelayPart, ticket: Ticket, first: &Meta) -> Meta {
     let told = first.placed.as_ref();
     let told = |of: fn(&Placed) -> u64| told.map_or(0, of);
     let (term, epoch, overlay) = (told(|it| it.term), told(|it| it.epoch), told(|it| it.overlay));
@@ -361,7 +361,7 @@ fn is_compressed(push: &Meta) -> bool {
 }
 
 /// The part that a worker's push is about, and its ticket.
-fn own_part(request: &Meta, kv: &KvPairs) -> Option<(Ticket, Part)> {
+fn own_part(request: &Meta, kv: &KvPairs) -> Option<(Ticket, RelayPart)> {
     let placed = request.placed.as_ref()?;
     // Of a compressed push the first key says how many elements there are.
     let key = key_at(&kv.keys, usize::from(is_compressed(request)))?;

@@ -23,8 +23,8 @@ use crate::kv::flights::{AheadSlice, Brought};
 use crate::store::StoreError;
 use crate::store::command::Head;
 use crate::store::local::{LocalModel, Obeyed};
-use crate::training::balance::clock::{ComputeClock, Pushed};
-use crate::training::exchange::{Act, Aligning, Counts, Exchange, Gauge, Hold, Turn};
+use crate::training::balance::clock::{ComputeClock, PushedKey};
+use crate::training::exchange::{Act, Aligning, Counts, Exchange, Gauge, Hold, PushTurn};
 use crate::values::{Dtype, KeyRange, KvPairs};
 use crate::wire::exchange::ExchangeSpec;
 use crate::wire::exchange::word::{ExchangeReport, Stage};
@@ -227,7 +227,8 @@ impl LocalTraining {
         }
         if let (true, Some(first)) = (meta.push, slices.first()) {
             self.gauge.pushed(now);
-            let computed = self.clock.pushed(now, Pushed { customer_id: 0, key: first.key }, false);
+            let computed =
+                self.clock.pushed(now, PushedKey { customer_id: 0, key: first.key }, false);
             let time = computed.and_then(|computed| computed.0);
             time.into_iter().for_each(|time| self.gauge.computed(time));
         }
@@ -355,14 +356,14 @@ impl LocalTraining {
             self.act(other, act, steps)?;
         }
         match asked.turn {
-            Turn::Held(hold) => {
+            PushTurn::Held(hold) => {
                 self.hold = Some(hold);
                 if hold == Hold::Align {
                     self.aligning.begin();
                 }
                 Err(Stays::Held)
             }
-            Turn::Taken(act) => {
+            PushTurn::Taken(act) => {
                 self.hold = None;
                 let stepped = self.model.step(key, slice.dtype, vals);
                 // What was decided for the key happens, whatever becomes of the gradient: the

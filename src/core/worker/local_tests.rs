@@ -9,8 +9,8 @@ use crate::kv::{Slices, slice};
 use crate::store::command::Head;
 use crate::store::local::Obeyed;
 use crate::store::pickled_tests::pickled;
-use crate::training::exchange::Coordinator;
-use crate::training::exchange::coordinator::Outbox;
+use crate::training::exchange::ExchangeCoordinator;
+use crate::training::exchange::coordinator::ExchangeOutbox;
 use crate::training::exchange::spec::parse;
 use crate::values::kind::{RequestKind, command_of};
 use crate::values::{Dtype, KvPairs, server_key_ranges};
@@ -47,8 +47,8 @@ struct Job {
     /// Deltas of the open round of each key, by worker.
     rounds: BTreeMap<Key, BTreeMap<usize, f32>>,
     next: i32,
-    coordinator: Coordinator,
-    said: Outbox,
+    coordinator: ExchangeCoordinator,
+    said: ExchangeOutbox,
 }
 
 /// The id of a worker.
@@ -69,7 +69,7 @@ impl Job {
             values: BTreeMap::new(),
             rounds: BTreeMap::new(),
             next: 0,
-            coordinator: Coordinator::new(spec),
+            coordinator: ExchangeCoordinator::new(spec),
             said: Vec::new(),
         };
         job.coordinator.awaits((0..workers).map(id), &mut job.said);

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::Shared;
+use super::CustomerShared;
 use crate::delivery::Delivery;
 use crate::error::Result;
 use crate::recipient::{Finish, Recipient};
@@ -13,7 +13,7 @@ use pslite_core::wire::exchange::word::ExchangeReport;
 use pslite_core::wire::save::{SaveAsked, SaveTold};
 use pslite_core::wire::{Message, Meta, Role};
 
-impl Recipient for Shared {
+impl Recipient for CustomerShared {
     fn handle(&self, item: Delivery) {
         match item {
             Delivery::Message(message) => self.message(message),
@@ -118,7 +118,7 @@ impl Recipient for Shared {
     }
 }
 
-impl Shared {
+impl CustomerShared {
     /// The customer's thread.
     pub(super) fn serve(&self) {
         while let Some((turn, item)) = self.base.queue.next() {

@@ -1,7 +1,7 @@
 //! Messages that the application makes itself: what applications of ps-lite do past KVWorker,
 //! KVServer and SimpleApp (`Van::Send`, `Customer::Accept`). May touch the customer.
 
-use super::{CustomerHandle, Shared};
+use super::{CustomerHandle, CustomerShared};
 use crate::delivery::Delivery;
 use crate::error::{NodeError, Result};
 use crate::running::NodeRef;
@@ -23,7 +23,7 @@ impl CustomerHandle {
     }
 }
 
-impl Shared {
+impl CustomerShared {
     /// True if this message of a KVWorker's or KVServer's has neither keys with values nor nothing;
     /// it is told then.
     pub(crate) fn is_odd(&self, message: &Message) -> bool {

@@ -62,9 +62,9 @@ impl Meter for NativeTransport {
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Gauge(Mutex<Option<Measuring>>);
+pub(crate) struct NodeGauge(Mutex<Option<Measuring>>);
 
-impl Gauge {
+impl NodeGauge {
     /// A node is gone.
     pub(crate) fn forget(&self, node: NodeId) {
         if let Some(measuring) = &mut *lock(&self.0) {

@@ -42,13 +42,13 @@ fn state(role: &str, id: NodeId, more: &[(&str, &str)]) -> Arc<NodeState> {
 #[test]
 fn who_measured_nothing_tells_nothing() {
     let state = state("worker", worker_id(0), &[]);
-    assert_eq!(Gauge::default().look(&state, None::<&Fake>, &[], None), None);
+    assert_eq!(NodeGauge::default().look(&state, None::<&Fake>, &[], None), None);
 }
 
 #[test]
 fn what_the_data_plane_counts_is_told() {
     let state = state("server", server_id(0), &[]);
-    let (meter, gauge) = (Fake::default(), Gauge::default());
+    let (meter, gauge) = (Fake::default(), NodeGauge::default());
     let now = state.started + Duration::from_secs(3);
     let sample = |at: u64| RateSample {
         peer: worker_id(0),
@@ -69,12 +69,12 @@ fn what_the_data_plane_counts_is_told() {
 #[test]
 fn the_card_of_a_server_is_set_if_that_is_wanted() {
     let meter = Fake::default();
-    let (shares, gauge) = (state("server", server_id(0), &[]), Gauge::default());
+    let (shares, gauge) = (state("server", server_id(0), &[]), NodeGauge::default());
     (0..2).for_each(|_| _ = gauge.look(&shares, Some(&meter), &[], Some(Duration::ZERO)));
     assert_eq!(meter.cards.swap(0, Ordering::Relaxed), 2);
     let alone = state("server", server_id(0), &[("PSLITE_SHARE_INFLOW", "0")]);
-    Gauge::default().look(&alone, Some(&meter), &[], None);
+    NodeGauge::default().look(&alone, Some(&meter), &[], None);
     let worker = state("worker", worker_id(0), &[]);
-    Gauge::default().look(&worker, Some(&meter), &[], None);
+    NodeGauge::default().look(&worker, Some(&meter), &[], None);
     assert_eq!(meter.cards.load(Ordering::Relaxed), 0, "a worker's card is nobody's to share");
 }

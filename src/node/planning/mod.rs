@@ -7,4 +7,4 @@ mod gauge;
 mod tree_thread;
 
 pub(super) use desk::Desk;
-pub(super) use gauge::Gauge;
+pub(super) use gauge::NodeGauge;

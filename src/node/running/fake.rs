@@ -1,7 +1,7 @@
 //! A running node for tests: it sends nothing, and keeps what it should have sent.
 
 use super::*;
-use crate::settings::{Asked, Lookup};
+use crate::settings::{Lookup, ProgramSettings};
 use pslite_core::wire::{Node, Role, SCHEDULER};
 
 /// The settings of a node of a job of one worker and two servers. `more` are variables of the
@@ -16,7 +16,7 @@ pub(crate) fn settings(role: &str, more: &[(&str, &str)]) -> Settings {
     ]);
     variables.extend(more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
     let lookup: Lookup = Arc::new(move |name| variables.get(name).cloned());
-    Settings::read(&lookup, &Asked::default()).unwrap()
+    Settings::read(&lookup, &ProgramSettings::default()).unwrap()
 }
 
 /// The scheduler of a job that nobody has joined yet.

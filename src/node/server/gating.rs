@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::running::NodeRef;
 use crate::sync::lock;
 use pslite_core::keys::KeyName;
-use pslite_core::kv::gate::{Answer, Gate, GaveUp, PATIENCE};
+use pslite_core::kv::gate::{Gate, GatedAnswer, GaveUp, PATIENCE};
 use pslite_core::text;
 use pslite_core::values::KvPairs;
 use pslite_core::wire::{Message, Meta, NodeId};
@@ -39,7 +39,7 @@ pub(super) struct Gating {
 /// Values on their way to a worker; dropped when nobody reads them any more.
 struct Unread {
     values: Bytes,
-    answer: Answer,
+    answer: GatedAnswer,
     gating: Weak<Gating>,
 }
 

@@ -16,7 +16,7 @@ use crate::delivery::Delivery;
 use crate::running::NodeRef;
 use crate::sync::lock;
 use pslite_core::cluster::Event;
-use pslite_core::server::{Claimed, Claims};
+use pslite_core::server::{ClaimWord, Claims};
 use pslite_core::store::opaque::{Fetch, Opaque, OpaqueConfig, Step};
 use pslite_core::values::KvPairs;
 use pslite_core::wire::elastic::{Order, SchedulerMessage, Transfer};
@@ -315,7 +315,7 @@ impl Movable {
     }
 }
 
-fn say(node: &NodeRef, claimed: Claimed) {
+fn say(node: &NodeRef, claimed: ClaimWord) {
     node.event(claimed.into_event(None, true));
 }
 

@@ -1,7 +1,7 @@
 //! What a node tells of settings that nodes of a job must have alike: those that `core` compares
 //! (`cluster::alike`). A default counts as its value. Reads texts and settings only.
 
-use super::reader::Reader;
+use super::reader::SettingsReader;
 use super::{Settings, SumOrder};
 use pslite_core::placement::graph::NamedGraph;
 use pslite_core::wire::{Role, Setting};
@@ -15,7 +15,7 @@ const OF_MXNET: [(&str, &str); 3] = [
 ];
 
 /// All of a node of that role. One that says nothing of its own on the wire says nothing here.
-pub(super) fn all(settings: &Settings, env: &Reader<'_>) -> Vec<Setting> {
+pub(super) fn all(settings: &Settings, env: &SettingsReader<'_>) -> Vec<Setting> {
     if !settings.speaks_extensions() {
         return Vec::new();
     }

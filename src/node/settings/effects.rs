@@ -3,14 +3,14 @@
 //! read is nothing to say.
 
 use super::Settings;
-use super::reader::Reader;
+use super::reader::SettingsReader;
 use pslite_core::placement::graph::Topology;
 use pslite_core::store::SumOrder;
 use pslite_core::wire::Role;
 use pslite_transport::native::Carriers;
 
 /// A sentence for each, in the order of docs/env.md.
-pub(super) fn without_effect(env: &Reader<'_>, settings: &Settings) -> Vec<String> {
+pub(super) fn without_effect(env: &SettingsReader<'_>, settings: &Settings) -> Vec<String> {
     let about = About { env, settings };
     let mut all = Vec::new();
     about.stock_wire(&mut all);
@@ -22,7 +22,7 @@ pub(super) fn without_effect(env: &Reader<'_>, settings: &Settings) -> Vec<Strin
 }
 
 struct About<'a> {
-    env: &'a Reader<'a>,
+    env: &'a SettingsReader<'a>,
     settings: &'a Settings,
 }
 
@@ -198,7 +198,7 @@ impl About<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{Asked, Lookup};
+    use crate::settings::{Lookup, ProgramSettings};
     use std::sync::Arc;
 
     const JOB: [(&str, &str); 5] = [
@@ -217,7 +217,7 @@ mod tests {
         let lookup: Lookup = Arc::new(move |name| {
             pairs.iter().find(|(known, _)| known == name).map(|(_, text)| text.clone())
         });
-        Settings::read(&lookup, &Asked::default()).unwrap().without_effect(&lookup)
+        Settings::read(&lookup, &ProgramSettings::default()).unwrap().without_effect(&lookup)
     }
 
     const WORKER: (&str, &str) = ("DMLC_ROLE", "worker");

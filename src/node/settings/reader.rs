@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Asked, Elastic, Lookup, StaticReasons};
+use super::{Elastic, Lookup, ProgramSettings, StaticReasons};
 use crate::error::{NodeError, Result};
 use crate::files::read_links;
 use pslite_core::cluster::RankOrder;
@@ -41,11 +41,11 @@ fn wrong(name: &str, text: &str, allowed: &str) -> NodeError {
 }
 
 /// Finds settings by their names.
-pub(super) struct Reader<'a> {
+pub(super) struct SettingsReader<'a> {
     pub(super) lookup: &'a Lookup,
 }
 
-impl Reader<'_> {
+impl SettingsReader<'_> {
     /// An empty text counts as not set, as stock treats DMLC_NODE_HOST (van.cc:282).
     pub(super) fn text(&self, name: &str) -> Option<String> {
         (self.lookup)(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
@@ -210,7 +210,11 @@ impl Reader<'_> {
     }
 
     /// In BytePS's asynchronous mode there are no rounds.
-    pub(super) fn holds_pushes(&self, asked: &Asked, dialect: Dialect) -> Result<Option<bool>> {
+    pub(super) fn holds_pushes(
+        &self,
+        asked: &ProgramSettings,
+        dialect: Dialect,
+    ) -> Result<Option<bool>> {
         // Read in any case: nonsense is said wherever it is.
         let has_rounds = !self.flag("BYTEPS_ENABLE_ASYNC", false)?;
         if self.text("PSLITE_HOLD_PUSHES").is_some() {

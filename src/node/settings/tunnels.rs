@@ -1,6 +1,6 @@
 //! The settings of a host's gateway, with a node around it or without (docs/tunnels.md).
 
-use super::reader::Reader;
+use super::reader::SettingsReader;
 use super::{Lookup, Settings};
 use crate::error::{NodeError, Result};
 use pslite_core::placement::graph::NamedGraph;
@@ -22,7 +22,7 @@ impl TunnelSettings {
     /// # Errors
     /// [`NodeError::Config`] names the variable that is missing or holds nonsense.
     pub fn read(lookup: &Lookup) -> Result<Self> {
-        let env = Reader { lookup };
+        let env = SettingsReader { lookup };
         let missing =
             |name: &str| NodeError::Config(format!("{name} is not set (docs/tunnels.md)"));
         let port = env.tunnels()?.ok_or_else(|| missing("PSLITE_TUNNELS"))?;

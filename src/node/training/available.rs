@@ -14,7 +14,7 @@ const TICKS: f64 = 100.0;
 
 /// Shares from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Shares {
+pub(super) struct AvailableShares {
     /// Of the host's processors: what this process used and what nobody used, within its limit.
     pub(super) cpu: f64,
     /// Of the host's memory: what nobody uses.
@@ -35,14 +35,14 @@ struct Reading {
 #[derive(Debug, Default)]
 pub(super) struct Available {
     last: Option<Reading>,
-    shares: Shares,
+    shares: AvailableShares,
     /// Where the limits of the control group are.
     group: Option<Group>,
 }
 
 impl Available {
     /// What it can have now.
-    pub(super) fn look(&mut self, now: Duration) -> Shares {
+    pub(super) fn look(&mut self, now: Duration) -> AvailableShares {
         if self.last.is_some_and(|last| now < last.at.saturating_add(PERIOD)) {
             return self.shares;
         }
@@ -57,7 +57,7 @@ impl Available {
             let seconds = now.saturating_sub(last.at).as_secs_f64();
             (reading.idle - last.idle + reading.ran - last.ran) / seconds
         });
-        self.shares = Shares {
+        self.shares = AvailableShares {
             cpu: free.clamp(0.0, limit.min(processors)) / processors,
             memory: fs::read_to_string("/proc/meminfo")
                 .ok()

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::sync::lock;
 use pslite_core::cluster::Tell;
-use pslite_core::training::exchange::Coordinator;
-use pslite_core::training::exchange::coordinator::Outbox;
+use pslite_core::training::exchange::ExchangeCoordinator;
+use pslite_core::training::exchange::coordinator::ExchangeOutbox;
 use pslite_core::wire::NodeId;
 use pslite_core::wire::exchange::ExchangeSpec;
 use pslite_core::wire::exchange::status::ExchangeStatus;
@@ -24,7 +24,7 @@ pub(crate) struct ExchangeDesk(Mutex<Desk>);
 #[derive(Default)]
 struct Desk {
     /// None before the first word of a worker.
-    coordinator: Option<Coordinator>,
+    coordinator: Option<ExchangeCoordinator>,
     looked: Duration,
 }
 
@@ -39,10 +39,10 @@ impl ExchangeDesk {
         awaited: impl FnOnce() -> Vec<NodeId>,
     ) -> Vec<Tell> {
         let Some(report) = ExchangeReport::read(word) else { return Vec::new() };
-        let mut out = Outbox::new();
+        let mut out = ExchangeOutbox::new();
         let mut desk = lock(&self.0);
         let coordinator = desk.coordinator.get_or_insert_with(|| {
-            let mut new = Coordinator::new(*spec);
+            let mut new = ExchangeCoordinator::new(*spec);
             new.awaits(awaited(), &mut out);
             new
         });
@@ -69,16 +69,16 @@ impl ExchangeDesk {
             }
             desk.looked = now;
         }
-        self.with(Coordinator::tick)
+        self.with(ExchangeCoordinator::tick)
     }
 
     /// How the exchanges are.
     pub(crate) fn status(&self) -> Vec<ExchangeStatus> {
-        lock(&self.0).coordinator.as_ref().map_or_else(Vec::new, Coordinator::status)
+        lock(&self.0).coordinator.as_ref().map_or_else(Vec::new, ExchangeCoordinator::status)
     }
 
-    fn with(&self, act: impl FnOnce(&mut Coordinator, &mut Outbox)) -> Vec<Tell> {
-        let mut out = Outbox::new();
+    fn with(&self, act: impl FnOnce(&mut ExchangeCoordinator, &mut ExchangeOutbox)) -> Vec<Tell> {
+        let mut out = ExchangeOutbox::new();
         if let Some(coordinator) = &mut lock(&self.0).coordinator {
             act(coordinator, &mut out);
         }
@@ -86,7 +86,7 @@ impl ExchangeDesk {
     }
 }
 
-fn words(out: Outbox) -> Vec<Tell> {
+fn words(out: ExchangeOutbox) -> Vec<Tell> {
     out.into_iter()
         .map(|(to, word)| Tell { to, topic: Topic::Exchange, bytes: word.bytes() })
         .collect()

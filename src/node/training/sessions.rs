@@ -25,7 +25,7 @@ impl SessionId {
 }
 
 /// A session of this worker.
-pub(crate) struct Held {
+pub(crate) struct HeldSession {
     pub(crate) participant: Participant,
     /// The library measures the time of computing.
     pub(crate) measured: bool,
@@ -33,9 +33,9 @@ pub(crate) struct Held {
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Sessions(BTreeMap<String, Held>);
+pub(crate) struct WorkerSessions(BTreeMap<String, HeldSession>);
 
-impl Sessions {
+impl WorkerSessions {
     /// Adds one. Returns what is to be said.
     ///
     /// # Errors
@@ -54,13 +54,13 @@ impl Sessions {
         (open.instance, open.measured) = (id.instance, measured);
         let opened = Participant::open(name, open, now);
         let (participant, message) = opened.map_err(NodeError::Invalid)?;
-        self.0.insert(name.clone(), Held { participant, measured });
+        self.0.insert(name.clone(), HeldSession { participant, measured });
         Ok(message)
     }
 
     /// That opening, unless it was closed.
-    pub(crate) fn get_mut(&mut self, id: &SessionId) -> Option<&mut Held> {
-        let same = |held: &&mut Held| held.participant.settings().instance == id.instance;
+    pub(crate) fn get_mut(&mut self, id: &SessionId) -> Option<&mut HeldSession> {
+        let same = |held: &&mut HeldSession| held.participant.settings().instance == id.instance;
         self.0.get_mut(&id.name).filter(same)
     }
 
@@ -91,7 +91,7 @@ impl Sessions {
     }
 
     /// All of them.
-    pub(super) fn all(&mut self) -> impl Iterator<Item = &mut Held> {
+    pub(super) fn all(&mut self) -> impl Iterator<Item = &mut HeldSession> {
         self.0.values_mut()
     }
 

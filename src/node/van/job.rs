@@ -11,7 +11,7 @@ use super::{core_failure, error_of};
 use crate::error::{NodeError, Result};
 use crate::journal::Journal;
 use crate::sync::lock;
-use pslite_core::cluster::{Cluster, Failure};
+use pslite_core::cluster::{Cluster, JobFailure};
 use pslite_core::scheduler::WaitWatch;
 use pslite_core::wire::NodeId;
 
@@ -31,12 +31,12 @@ pub(super) struct Job {
 /// What is behind the lock.
 pub(super) struct Core {
     pub(super) cluster: Cluster,
-    pub(super) barriers: BTreeMap<u64, Option<std::result::Result<(), Failure>>>,
+    pub(super) barriers: BTreeMap<u64, Option<std::result::Result<(), JobFailure>>>,
     pub(super) next_ticket: u64,
     /// A barrier was passed.
     pub(super) met: bool,
     pub(super) lost: BTreeMap<NodeId, String>,
-    pub(super) failure: Option<Failure>,
+    pub(super) failure: Option<JobFailure>,
     /// Whether each channel is up, by the id of the node or, before it has one, the channel's key.
     pub(super) channels: BTreeMap<NodeId, bool>,
     /// A scheduler's.
@@ -141,7 +141,7 @@ impl Job {
     }
 
     /// The job is over, and so is every barrier.
-    pub(super) fn fail(&self, core: &mut Core, failure: &Failure) {
+    pub(super) fn fail(&self, core: &mut Core, failure: &JobFailure) {
         core.failure = Some(failure.clone());
         self.trouble.store(true, Ordering::Release);
         for slot in core.barriers.values_mut().filter(|slot| slot.is_none()) {
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
     use crate::running::fake;
     use crate::van::setup::cluster_config;
-    use pslite_core::cluster::FailureKind;
+    use pslite_core::cluster::JobFailureKind;
     use pslite_core::wire::server_id;
     use std::sync::Arc;
     use std::thread;
@@ -193,7 +193,8 @@ mod tests {
     #[test]
     fn a_failure_ends_barriers_that_are_not_passed_and_does_not_pass() {
         let (job, one) = (job(), server_id(0));
-        let failure = Failure { kind: FailureKind::Remote, text: "the disk is full".to_owned() };
+        let failure =
+            JobFailure { kind: JobFailureKind::Remote, text: "the disk is full".to_owned() };
         let mut core = job.lock();
         core.barriers.insert(0, Some(Ok(())));
         core.barriers.insert(1, None);

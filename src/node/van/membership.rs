@@ -11,7 +11,7 @@ use super::{Van, error_of};
 use crate::delivery::Delivery;
 use crate::lines;
 use crate::sync::lock;
-use pslite_core::cluster::{Action, Event, Failure};
+use pslite_core::cluster::{Action, Event, JobFailure};
 use pslite_core::training::balance::Gone;
 use pslite_core::wire::{EMPTY, Message, Node, NodeId, SCHEDULER};
 use pslite_observe::MessageKind;
@@ -207,7 +207,7 @@ impl Van {
         log::write(Level::Info, &format!("{} took the place of a dead node", node.describe()));
     }
 
-    fn failed(&self, core: &mut Core, failure: &Failure) {
+    fn failed(&self, core: &mut Core, failure: &JobFailure) {
         log::write(Level::Error, &failure.text);
         self.job.fail(core, failure);
         self.training.fail(&failure.text);

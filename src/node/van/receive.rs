@@ -14,6 +14,7 @@ use super::early::{Early, EarlyMessage};
 use super::inline_handler::{InlineHandler, Watch};
 use super::job::Core;
 use super::{Van, saving};
+use crate::customers::CustomerKey;
 use crate::delivery::Delivery;
 use crate::recipient::AtOnce;
 use crate::running::RunningNode;
@@ -29,7 +30,7 @@ use pslite_observe::log::{self, Level};
 use pslite_transport::address;
 use pslite_transport::carrier::{RecvError, SendMode};
 use pslite_transport::native::NativeIncoming;
-use pslite_transport::zmq::Incoming;
+use pslite_transport::zmq::ZmqIncoming;
 
 /// A message as a transport brings it.
 pub(super) trait Arrived {
@@ -46,10 +47,10 @@ pub(super) trait Arrived {
     /// The sender's network address.
     fn address(&self) -> String;
     /// As the stock wire brought it, if it did.
-    fn as_stock(&self) -> Option<&Incoming>;
+    fn as_stock(&self) -> Option<&ZmqIncoming>;
 }
 
-impl Arrived for Incoming {
+impl Arrived for ZmqIncoming {
     fn from(&self) -> Option<NodeId> {
         self.from
     }
@@ -74,7 +75,7 @@ impl Arrived for Incoming {
         Self::address(self)
     }
 
-    fn as_stock(&self) -> Option<&Incoming> {
+    fn as_stock(&self) -> Option<&ZmqIncoming> {
         Some(self)
     }
 }
@@ -104,7 +105,7 @@ impl Arrived for NativeIncoming {
         Self::address(self).to_owned()
     }
 
-    fn as_stock(&self) -> Option<&Incoming> {
+    fn as_stock(&self) -> Option<&ZmqIncoming> {
         None
     }
 }
@@ -261,7 +262,7 @@ impl Van {
     }
 
     /// A control message of somebody else. A scheduler is told where it came from.
-    fn control(&self, from: Option<NodeId>, mut message: Message, incoming: Option<&Incoming>) {
+    fn control(&self, from: Option<NodeId>, mut message: Message, incoming: Option<&ZmqIncoming>) {
         let is_stranger = from.is_none() && self.state.settings.role == Role::Scheduler;
         if is_stranger && let Some(control) = &mut message.meta.control {
             control.origin = incoming.and_then(origin);
@@ -370,10 +371,12 @@ impl Van {
 
     /// The customer that a message is for. Workers have several customers per application, others
     /// one (van.cc:229).
-    fn key_of(&self, message: &Message) -> (i32, i32) {
+    fn key_of(&self, message: &Message) -> CustomerKey {
         let Meta { app_id, customer_id, .. } = message.meta;
-        let of_worker = self.state.settings.role == Role::Worker;
-        (app_id, if of_worker { customer_id } else { app_id })
+        match self.state.settings.role {
+            Role::Worker => CustomerKey { app_id, customer_id },
+            _ => CustomerKey::of_app(app_id),
+        }
     }
 
     fn drop_garbage(&self, incoming: &dyn Arrived, reason: &str) -> Option<AtOnce> {
@@ -437,7 +440,7 @@ impl Van {
 }
 
 /// Where a message came from; none over a Unix socket.
-fn origin(incoming: &Incoming) -> Option<Origin> {
+fn origin(incoming: &ZmqIncoming) -> Option<Origin> {
     let address: IpAddr = incoming.address().parse().ok()?;
     let is_here = address.is_loopback()
         || address::interfaces().into_iter().any(|(_, own, _)| IpAddr::V4(own) == address);

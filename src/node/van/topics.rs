@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use super::Van;
 use super::job::Core;
+use crate::customers::CustomerKey;
 use crate::delivery::Delivery;
 use crate::running::RunningNode;
 use pslite_core::cluster::{Event, Tell};
@@ -143,7 +144,7 @@ impl Van {
             return (!words.is_empty()).then_some(Event::Tell(words));
         }
         let word = ExchangeWord::read(bytes)?;
-        let of = (word.of.app, word.of.customer);
+        let of = CustomerKey { app_id: word.of.app, customer_id: word.of.customer };
         // Who is asked has said something first, so it exists; if it has ended, nobody waits.
         self.customers.tell(of, Delivery::Word(Box::new(word)));
         None

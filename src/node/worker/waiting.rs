@@ -13,7 +13,7 @@ use crate::error::{NodeError, Result};
 use crate::recipient::{AnyMailbox, AtOnce};
 use crate::running::NodeRef;
 use crate::sync::lock;
-use crate::work_queue::Turn;
+use crate::work_queue::WorkTurn;
 use pslite_core::kv::{Failure, FailureKind, State};
 use pslite_observe::awake;
 use pslite_transport::native::{NativeIncoming, NativeTransport, Stay};
@@ -176,7 +176,7 @@ fn own_answer<'a>(
     (node, me): (&NodeRef, &'a AnyMailbox),
     timestamp: i32,
     incoming: NativeIncoming,
-) -> Option<(Turn<'a, Delivery>, Delivery)> {
+) -> Option<(WorkTurn<'a, Delivery>, Delivery)> {
     let AtOnce { to, item } = node.sort(incoming)?;
     if std::ptr::addr_eq(Arc::as_ptr(&to), me) && item.answers(timestamp) {
         return me.queue.offer(item.priority(), item);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::sabotage::Plant;
 use super::script::Program;
 use super::workload::Tensors;
-use crate::network::{Edge, NetworkConfig, Process, Rates};
+use crate::network::{LinkModel, NetworkConfig, Process, Rates};
 use crate::steps::DeathAt;
 use pslite_core::wire::balance::BalanceRule;
 use pslite_core::wire::exchange::ExchangeSpec;
@@ -43,7 +43,7 @@ pub enum Fault {
     Rates(Process, Option<Rates>),
     /// That is between the first process and the second from now on, in that direction; none: what
     /// is between all others.
-    Edge(Process, Process, Option<Edge>),
+    Edge(Process, Process, Option<LinkModel>),
     /// All directions are open, all pauses over, and nobody dies any more.
     Heal,
 }
@@ -136,7 +136,7 @@ pub struct ElasticConfig {
     /// How messages travel.
     pub network: NetworkConfig,
     /// Which edges are not like all others, until a fault says otherwise: the network as a graph.
-    pub edges: Vec<(Process, Process, Edge)>,
+    pub edges: Vec<(Process, Process, LinkModel)>,
     /// Data have connections of their own, which keep what they carry. Else they take the stock
     /// wire.
     pub native: bool,

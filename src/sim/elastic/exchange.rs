@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use super::sabotage::Sabotage;
-use crate::app::{Output, View};
+use crate::app::{AppView, Output};
 use pslite_core::cluster::{Event, Tell};
 use pslite_core::invariant::Valid;
-use pslite_core::training::exchange::Coordinator;
-use pslite_core::training::exchange::coordinator::Outbox;
+use pslite_core::training::exchange::ExchangeCoordinator;
+use pslite_core::training::exchange::coordinator::ExchangeOutbox;
 use pslite_core::wire::exchange::word::ExchangeReport;
 use pslite_core::wire::topic::Topic;
 use pslite_core::wire::{NodeId, SCHEDULER};
@@ -19,7 +19,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// See the module.
 #[derive(Default)]
 pub(super) struct Desk {
-    coordinator: Option<Coordinator>,
+    coordinator: Option<ExchangeCoordinator>,
     looked: Duration,
 }
 
@@ -27,7 +27,7 @@ impl Desk {
     /// A worker says how it is.
     pub(super) fn asked(
         &mut self,
-        view: &View<'_>,
+        view: &AppView<'_>,
         (from, word): (NodeId, &[u8]),
         sabotage: &Sabotage,
         out: &mut Vec<Output>,
@@ -36,9 +36,9 @@ impl Desk {
         else {
             return;
         };
-        let mut words = Outbox::new();
+        let mut words = ExchangeOutbox::new();
         let coordinator = self.coordinator.get_or_insert_with(|| {
-            let mut new = Coordinator::new(spec);
+            let mut new = ExchangeCoordinator::new(spec);
             new.awaits(view.cluster.awaited_workers(), &mut words);
             new
         });
@@ -52,7 +52,7 @@ impl Desk {
     }
 
     /// Whom rounds wait for may have changed.
-    pub(super) fn awaits(&mut self, view: &View<'_>, out: &mut Vec<Output>) {
+    pub(super) fn awaits(&mut self, view: &AppView<'_>, out: &mut Vec<Output>) {
         self.with(out, |coordinator, words| {
             coordinator.awaits(view.cluster.awaited_workers(), words);
         });
@@ -62,12 +62,16 @@ impl Desk {
     pub(super) fn tick(&mut self, now: Duration, out: &mut Vec<Output>) {
         if now.saturating_sub(self.looked) >= LOOK_EVERY {
             self.looked = now;
-            self.with(out, Coordinator::tick);
+            self.with(out, ExchangeCoordinator::tick);
         }
     }
 
-    fn with(&mut self, out: &mut Vec<Output>, act: impl FnOnce(&mut Coordinator, &mut Outbox)) {
-        let mut words = Outbox::new();
+    fn with(
+        &mut self,
+        out: &mut Vec<Output>,
+        act: impl FnOnce(&mut ExchangeCoordinator, &mut ExchangeOutbox),
+    ) {
+        let mut words = ExchangeOutbox::new();
         if let Some(coordinator) = &mut self.coordinator {
             act(coordinator, &mut words);
         }
@@ -75,12 +79,12 @@ impl Desk {
     }
 
     pub(super) fn validate(&self) -> Valid {
-        self.coordinator.as_ref().map_or(Ok(()), Coordinator::validate)
+        self.coordinator.as_ref().map_or(Ok(()), ExchangeCoordinator::validate)
     }
 }
 
 /// To workers.
-fn say(words: Outbox, out: &mut Vec<Output>) {
+fn say(words: ExchangeOutbox, out: &mut Vec<Output>) {
     if !words.is_empty() {
         let tell = words.into_iter().map(|(to, word)| Tell {
             to,

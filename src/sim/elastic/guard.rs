@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::config::Fault;
 use super::job::Job;
-use super::nodes::App;
+use super::nodes::ElasticApp;
 use crate::network::Process;
 use pslite_core::wire::elastic::Holding;
 
@@ -48,7 +48,7 @@ fn is_running(job: &Job<'_>) -> bool {
     let claimed = |process: Process| {
         let node = job.nodes.get(process).and_then(Option::as_ref);
         node.is_some_and(|node| match node.app() {
-            App::Server(server) => node.is_over() || server.has_claimed(job.now),
+            ElasticApp::Server(server) => node.is_over() || server.has_claimed(job.now),
             _ => false,
         })
     };
@@ -67,7 +67,7 @@ fn is_whole(job: &Job<'_>) -> bool {
         let Some(node) = job.nodes[process].as_ref().filter(|node| !node.is_over()) else {
             continue;
         };
-        let App::Server(server) = node.app() else { continue };
+        let ElasticApp::Server(server) = node.app() else { continue };
         let (id, Some(store)) = (node.cluster().me().id, server.store()) else { continue };
         if job.ledger.is_gone(id) || !policy.servers.contains(&id) {
             continue;

@@ -7,9 +7,9 @@ use std::time::Duration;
 use super::config::{ElasticConfig, Fault};
 use super::guard::Guard;
 use super::ledger::Ledger;
-use super::ledger::reference::Plan;
+use super::ledger::reference::ReferencePlan;
 use super::looks::look;
-use super::nodes::{App, Maker, cluster_config};
+use super::nodes::{ElasticApp, Maker, cluster_config};
 use super::sabotage::Sabotage;
 use crate::app::Judge;
 use crate::disk::Disk;
@@ -77,7 +77,7 @@ pub(super) struct Job<'a> {
     disk: Disk,
     steps_of_death: Steps,
     maker: Maker,
-    pub(super) nodes: Vec<Option<Node<App>>>,
+    pub(super) nodes: Vec<Option<Node<ElasticApp>>>,
     /// How often each process was started.
     starts: Vec<u64>,
     pauses: Pauses,
@@ -100,7 +100,7 @@ impl<'a> Job<'a> {
         let ranges = server_key_ranges(config.servers);
         let customers = config.program.customers();
         let tensors = config.tensors.make(&ranges, customers);
-        let plan = Plan {
+        let plan = ReferencePlan {
             mortal: config.elastic_workers,
             workers: config.workers,
             ranges,
@@ -205,7 +205,11 @@ impl<'a> Job<'a> {
         waiting.into_iter().for_each(|happening| self.happened(happening));
     }
 
-    fn with(&mut self, process: Process, act: impl FnOnce(&mut Node<App>, &mut World<'_, Ledger>)) {
+    fn with(
+        &mut self,
+        process: Process,
+        act: impl FnOnce(&mut Node<ElasticApp>, &mut World<'_, Ledger>),
+    ) {
         let Some(node) = self.nodes.get_mut(process).and_then(Option::as_mut) else { return };
         let mut world = World {
             now: self.now,
@@ -318,7 +322,7 @@ impl<'a> Job<'a> {
             node.is_some_and(|node| {
                 let (me, live) = (node.cluster().me(), &scheduler.policy().live);
                 let named = live.iter().any(|w| (w.node, w.incarnation) == (me.id, me.incarnation));
-                let trains = matches!(node.app(), App::Worker(worker) if worker.trains());
+                let trains = matches!(node.app(), ElasticApp::Worker(worker) if worker.trains());
                 named && !scheduler.is_gone(me.id) && trains
             })
         };
@@ -460,7 +464,7 @@ impl<'a> Job<'a> {
             let Some(node) = node else { continue };
             let id = node.cluster().me().id;
             let detail = match node.app() {
-                App::Worker(worker) => worker.describe(),
+                ElasticApp::Worker(worker) => worker.describe(),
                 _ => format!("id {id}"),
             };
             // Who came too late, or was given up, is not missed.

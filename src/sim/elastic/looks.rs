@@ -5,8 +5,8 @@
 //! each time; a larger one every [`EVERY`] steps. (Between those looks a store of many keys is
 //! looked at key by key, where a message is about some: `server`.)
 
-use super::nodes::App;
-use super::requests::Requests;
+use super::nodes::ElasticApp;
+use super::requests::CustomerRequests;
 use super::server::ITEMS_EACH_STEP;
 use crate::node::Node;
 use pslite_core::invariant::Valid;
@@ -20,22 +20,22 @@ const EVERY: u64 = 1024;
 ///
 /// # Errors
 /// The first promise that does not hold, with the numbers.
-pub(super) fn look(node: &Node<App>, step: u64, rarely: bool) -> Valid {
+pub(super) fn look(node: &Node<ElasticApp>, step: u64, rarely: bool) -> Valid {
     let is_due = |size: usize| !rarely && size <= ITEMS_EACH_STEP || step.is_multiple_of(EVERY);
     let cluster = node.cluster();
     if is_due(cluster.members().len().max(cluster.pieces().len())) {
         cluster.validate()?;
     }
     match node.app() {
-        App::Scheduler(_) => Ok(()),
-        App::Server(server) => match server.store() {
+        ElasticApp::Scheduler(_) => Ok(()),
+        ElasticApp::Server(server) => match server.store() {
             Some(store) if is_due(store.held()) => store.validate(),
             _ => Ok(()),
         },
-        App::Worker(worker) => {
+        ElasticApp::Worker(worker) => {
             worker.validate_exchange()?;
             let mut due = worker.requests().iter().filter(|one| is_due(one.in_flight()));
-            due.try_for_each(Requests::validate)
+            due.try_for_each(CustomerRequests::validate)
         }
     }
 }

@@ -35,7 +35,7 @@ mod workload;
 pub use config::{ElasticConfig, Exchanges, Fault, Placement, Reports, Sessions, Trees};
 pub use job::{ElasticReport, run};
 pub use ledger::{Fault as Found, Invariant, Ledger};
-pub use optimizer::Rule;
+pub use optimizer::ServerRule;
 pub use sabotage::Plant;
 pub use scenario::{Fixed, Scenario, job};
 pub use script::{Program, SecondCustomer};

@@ -7,11 +7,11 @@ use super::config::ElasticConfig;
 use super::ledger::Ledger;
 use super::sabotage::Sabotage;
 use super::scheduler::{Plans, Scheduler, SchedulerConfig};
-use super::script::Stage;
+use super::script::ScriptStage;
 use super::server::{Server, ServerConfig};
 use super::worker::{Worker, WorkerConfig};
 use super::workload::Tensor;
-use crate::app::{Application, Input, Output, View};
+use crate::app::{AppView, Application, Input, Output};
 use crate::network::Process;
 use pslite_core::cluster::{ClusterConfig, RankOrder};
 use pslite_core::kv::rounds::Round;
@@ -20,18 +20,24 @@ use pslite_core::wire::{EMPTY, Node as Described, Role, SCHEDULER, ability};
 
 /// The application of a node.
 #[allow(clippy::large_enum_variant, reason = "a few of them exist at a time")]
-pub(super) enum App {
+pub(super) enum ElasticApp {
     Scheduler(Scheduler),
     Server(Server),
     Worker(Worker),
 }
 
-impl Application for App {
+impl Application for ElasticApp {
     type Ledger = Ledger;
 
     const TICKS: bool = true;
 
-    fn input(&mut self, view: &View<'_>, input: Input, ledger: &mut Ledger, out: &mut Vec<Output>) {
+    fn input(
+        &mut self,
+        view: &AppView<'_>,
+        input: Input,
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+    ) {
         match self {
             Self::Scheduler(scheduler) => scheduler.input(view, input, ledger, out),
             Self::Server(server) => server.input(view, input, ledger, out),
@@ -50,7 +56,7 @@ impl Application for App {
 /// Makes applications.
 pub(super) struct Maker {
     tensors: Arc<Vec<Tensor>>,
-    stages: Arc<Vec<Stage>>,
+    stages: Arc<Vec<ScriptStage>>,
 }
 
 impl Maker {
@@ -58,7 +64,12 @@ impl Maker {
         Self { tensors: Arc::new(tensors), stages: Arc::new(config.program.stages()) }
     }
 
-    pub(super) fn app(&self, config: &ElasticConfig, process: Process, random: Random) -> App {
+    pub(super) fn app(
+        &self,
+        config: &ElasticConfig,
+        process: Process,
+        random: Random,
+    ) -> ElasticApp {
         let sabotage = Sabotage::new(config.plant);
         if process == 0 {
             let orders = SchedulerConfig {
@@ -75,7 +86,7 @@ impl Maker {
                     seed: config.seed,
                 }),
             };
-            return App::Scheduler(Scheduler::new(orders, random, sabotage));
+            return ElasticApp::Scheduler(Scheduler::new(orders, random, sabotage));
         }
         if config.is_server(process) {
             let config = ServerConfig {
@@ -85,7 +96,7 @@ impl Maker {
                 order: config.order,
                 weight: config.network.chunks.map_or(1, |chunks| chunks.weight),
             };
-            return App::Server(Server::new(config, sabotage));
+            return ElasticApp::Server(Server::new(config, sabotage));
         }
         let config = WorkerConfig {
             servers: config.servers,
@@ -101,7 +112,7 @@ impl Maker {
             in_step: config.placement.is_some(),
             hop_loss: config.trees.map(|trees| (trees.hop_loss, config.heal)),
         };
-        App::Worker(Worker::new(config, random, &sabotage))
+        ElasticApp::Worker(Worker::new(config, random, &sabotage))
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 /// What applies gradients on the servers.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Rule {
+pub enum ServerRule {
     /// SGD without momentum.
     Sgd {
         /// The learning rate.
@@ -32,7 +32,7 @@ const COMMON: &str = "Vrescale_grad\nF1.0\nsVlr_scheduler\nNsVwd\nF0.0\nsVlr_mul
     Vclip_gradient\nNsVmulti_precision\nI00\nsVaggregate_num\nI4\nsVidx2name\n(dsVsym_info\n(ts\
     Vallow_np_array\nI00\nsVlazy_update\nI01\ns";
 
-impl Rule {
+impl ServerRule {
     /// The pickle.
     #[must_use]
     pub fn pickled(&self) -> Vec<u8> {
@@ -66,9 +66,9 @@ mod tests {
     #[test]
     fn the_store_reads_them() {
         let rules = [
-            Rule::Sgd { rate: -0.5 },
-            Rule::Momentum { rate: 0.5, momentum: 0.5 },
-            Rule::Adam { rate: 0.01 },
+            ServerRule::Sgd { rate: -0.5 },
+            ServerRule::Momentum { rate: 0.5, momentum: 0.5 },
+            ServerRule::Adam { rate: 0.01 },
         ];
         for rule in rules {
             let value = pickle::read(&rule.pickled()).unwrap();

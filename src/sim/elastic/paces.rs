@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// How far it is with a tensor.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Pace {
+pub(super) struct WorkerPace {
     pub(super) begun: u64,
     pub(super) done: u64,
     pub(super) pulls: u64,
@@ -19,7 +19,7 @@ pub(super) struct Pace {
 /// How far it is with all of them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Paces {
-    all: Vec<Pace>,
+    all: Vec<WorkerPace>,
     /// The round after which it stops for the moment.
     round: u64,
     /// Those that may be pushed once they are computed, by when that is.
@@ -35,14 +35,15 @@ pub(super) struct Paces {
 impl Paces {
     /// Nothing has begun; each tensor may have so many pushes under way.
     pub(super) fn new(windows: impl Iterator<Item = u64>) -> Self {
-        let all: Vec<Pace> = windows.map(|window| Pace { window, ..Pace::default() }).collect();
+        let all: Vec<WorkerPace> =
+            windows.map(|window| WorkerPace { window, ..WorkerPace::default() }).collect();
         let mut paces = Self { all, ..Self::default() };
         paces.until(0);
         paces
     }
 
     /// All of them.
-    pub(super) fn all(&self) -> &[Pace] {
+    pub(super) fn all(&self) -> &[WorkerPace] {
         &self.all
     }
 
@@ -57,7 +58,7 @@ impl Paces {
     }
 
     /// Something of a tensor is another way now.
-    pub(super) fn change(&mut self, tensor: usize, how: impl FnOnce(&mut Pace)) {
+    pub(super) fn change(&mut self, tensor: usize, how: impl FnOnce(&mut WorkerPace)) {
         self.leave(tensor);
         how(&mut self.all[tensor]);
         self.enter(tensor);
@@ -91,13 +92,13 @@ impl Paces {
         self.pulled > 0 || self.all.iter().any(|pace| pace.begun != pace.done)
     }
 
-    fn is_free(&self, pace: &Pace) -> bool {
+    fn is_free(&self, pace: &WorkerPace) -> bool {
         pace.begun < self.round
             && pace.begun - pace.done < pace.window
             && (pace.window > 1 || pace.pulls == 0)
     }
 
-    const fn is_open(&self, pace: &Pace) -> bool {
+    const fn is_open(&self, pace: &WorkerPace) -> bool {
         pace.done != self.round || pace.pulls > 0
     }
 

@@ -30,7 +30,7 @@ const LEAST_ASKED: u64 = 96;
 pub(super) type Over<D> = (i32, D, Result<Assembled, String>);
 
 /// See the module. `D` says what a request is for.
-pub(super) struct Requests<D> {
+pub(super) struct CustomerRequests<D> {
     customer: i32,
     servers: usize,
     /// Where its keys lie, if they are its own.
@@ -44,7 +44,7 @@ pub(super) struct Requests<D> {
     later: Vec<Meta>,
 }
 
-impl<D> Requests<D> {
+impl<D> CustomerRequests<D> {
     pub(super) fn new(servers: usize, sabotage: Sabotage, customer: Space) -> Self {
         let customer = customer as i32;
         let has_own = customer != APP && !sabotage.mixes_keys();

@@ -11,7 +11,7 @@ use pslite_core::cluster::Policy;
 use pslite_core::cluster::journal::Change;
 use pslite_core::kv::flights::{AheadSlice, Brought, Outgoing as Sent};
 use pslite_core::store::{Outbound, Outgoing};
-use pslite_core::trees::Part;
+use pslite_core::trees::RelayPart;
 use pslite_core::values::KvPairs;
 use pslite_core::wire::balance::{BalanceMessage, BalanceShare};
 use pslite_core::wire::elastic::{
@@ -43,8 +43,8 @@ pub(super) struct Sabotage {
     claims: Vec<Claim>,
     routes: BTreeMap<Key, Vec<Route>>,
     brought: BTreeMap<Key, Brought>,
-    tickets: BTreeMap<Part, Ticket>,
-    values: BTreeMap<Part, Bytes>,
+    tickets: BTreeMap<RelayPart, Ticket>,
+    values: BTreeMap<RelayPart, Bytes>,
     share: Option<BalanceShare>,
 }
 

@@ -9,10 +9,10 @@ use pslite_core::store::SumOrder;
 use std::time::Duration;
 
 use super::config::{ElasticConfig, Fault, Trees, UNNOTICED};
-use super::optimizer::Rule;
+use super::optimizer::ServerRule;
 use super::script::{Program, SecondCustomer};
 use super::workload::{COUNTED_WORKERS_MAX, Tensors};
-use crate::network::{Edge, NetworkConfig, Process, Rates};
+use crate::network::{LinkModel, NetworkConfig, Process, Rates};
 use crate::steps::{DeathAt, Step};
 use pslite_core::random::{Random, mix};
 use pslite_core::wire::elastic::{SchedulerMessageKind, TransferKind};
@@ -23,8 +23,8 @@ const MS: Duration = Duration::from_millis(1);
 /// Tells the choice of a second customer from all others.
 const SECOND: u64 = 0x7365_636f_6e64;
 /// What applies the gradients of a second customer.
-const SECOND_RULES: [Option<Rule>; 3] =
-    [Some(Rule::Sgd { rate: 0.5 }), None, Some(Rule::Adam { rate: 0.03 })];
+const SECOND_RULES: [Option<ServerRule>; 3] =
+    [Some(ServerRule::Sgd { rate: 0.5 }), None, Some(ServerRule::Adam { rate: 0.03 })];
 /// When everybody has surely met.
 const BEGIN: Duration = Duration::from_millis(300);
 /// For how long things go wrong.
@@ -242,12 +242,12 @@ impl Draw {
     /// do what it likes.
     fn program(&mut self, sync: bool, counts: bool) -> Program {
         let rules = [
-            Rule::Momentum { rate: 0.25, momentum: 0.5 },
-            Rule::Adam { rate: 0.01 },
-            Rule::Sgd { rate: 0.125 },
+            ServerRule::Momentum { rate: 0.25, momentum: 0.5 },
+            ServerRule::Adam { rate: 0.01 },
+            ServerRule::Sgd { rate: 0.125 },
         ];
         let rule = match counts {
-            true => Some(Rule::Sgd { rate: -1.0 }),
+            true => Some(ServerRule::Sgd { rate: -1.0 }),
             false if sync && self.0.percent(25) => None,
             false => Some(self.of(&rules)),
         };
@@ -293,7 +293,7 @@ impl Draw {
             let first = 1 + config.servers;
             for worker in first..first + config.workers {
                 if self.0.percent(50) {
-                    let edge = Edge { rate: None, latency, jitter: latency };
+                    let edge = LinkModel { rate: None, latency, jitter: latency };
                     let slow = Fault::Edge(0, worker, Some(edge));
                     config.faults.extend([(BEGIN, slow), (config.heal + MS, slow)]);
                 }

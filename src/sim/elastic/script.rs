@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-use super::optimizer::Rule;
+use super::optimizer::ServerRule;
 use pslite_core::store::command::Head;
 use pslite_core::values::compression::{Compression, TwoBit};
 use pslite_core::values::{SHARED, Space};
@@ -13,7 +13,7 @@ const THRESHOLD: f32 = 0.5;
 
 /// One stage; it is over when all that it began is.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Stage {
+pub(super) enum ScriptStage {
     /// A command of a customer to all servers, by the first worker alone or by everybody.
     Command { customer: Space, head: i32, body: Bytes, everybody: bool },
     /// All workers meet.
@@ -36,9 +36,9 @@ pub struct Program {
     /// Pushes of each tensor by each worker.
     pub rounds: u64,
     /// What applies gradients; none: the sum of a round takes the value's place.
-    pub rule: Option<Rule>,
+    pub rule: Option<ServerRule>,
     /// Comes in the middle of the job.
-    pub second_rule: Option<Rule>,
+    pub second_rule: Option<ServerRule>,
     /// Some tensor is compressed.
     pub compressed: bool,
     /// Each worker has a second customer, with as many tensors of its own.
@@ -50,7 +50,7 @@ pub struct Program {
 #[derive(Clone, Copy, Debug)]
 pub struct SecondCustomer {
     /// What applies its gradients.
-    pub rule: Option<Rule>,
+    pub rule: Option<ServerRule>,
 }
 
 impl Program {
@@ -75,7 +75,7 @@ impl Program {
 
     /// The optimizers of a customer, each with the round after which it comes.
     #[must_use]
-    pub fn rules(&self, customer: Space) -> Vec<(u64, Rule)> {
+    pub fn rules(&self, customer: Space) -> Vec<(u64, ServerRule)> {
         if customer != SHARED {
             let rule = self.second_customer.and_then(|second| second.rule);
             return rule.map(|rule| (0, rule)).into_iter().collect();
@@ -85,14 +85,14 @@ impl Program {
         first.into_iter().chain(second).collect()
     }
 
-    pub(super) fn stages(&self) -> Vec<Stage> {
-        let command = |customer, head: Head, body, everybody| Stage::Command {
+    pub(super) fn stages(&self) -> Vec<ScriptStage> {
+        let command = |customer, head: Head, body, everybody| ScriptStage::Command {
             customer,
             head: head.number(),
             body,
             everybody,
         };
-        let optimizer = |customer, rule: Rule| {
+        let optimizer = |customer, rule: ServerRule| {
             command(customer, Head::Controller, Bytes::from(rule.pickled()), true)
         };
         let mut stages = Vec::new();
@@ -104,19 +104,24 @@ impl Program {
             stages
                 .extend(compression.map(|body| command(customer, Head::Compression, body, false)));
         }
-        stages.extend([Stage::Meet, Stage::Init, Stage::Meet]);
+        stages.extend([ScriptStage::Meet, ScriptStage::Init, ScriptStage::Meet]);
         for customer in 0..self.customers() {
             let first = self.rules(customer).into_iter().find(|(after, _)| *after == 0);
             if let Some((_, rule)) = first {
-                stages.extend([optimizer(customer, rule), Stage::Meet]);
+                stages.extend([optimizer(customer, rule), ScriptStage::Meet]);
             }
         }
         if let Some(rule) = self.second_rule {
-            stages.extend([Stage::Train { round: self.middle() }, Stage::Meet]);
-            stages.extend([optimizer(SHARED, rule), Stage::Meet]);
+            stages.extend([ScriptStage::Train { round: self.middle() }, ScriptStage::Meet]);
+            stages.extend([optimizer(SHARED, rule), ScriptStage::Meet]);
         }
-        stages.extend([Stage::Train { round: self.rounds }, Stage::Meet, Stage::Look, Stage::Meet]);
-        stages.extend([command(SHARED, Head::Stop, Bytes::new(), false), Stage::Exit]);
+        stages.extend([
+            ScriptStage::Train { round: self.rounds },
+            ScriptStage::Meet,
+            ScriptStage::Look,
+            ScriptStage::Meet,
+        ]);
+        stages.extend([command(SHARED, Head::Stop, Bytes::new(), false), ScriptStage::Exit]);
         stages
     }
 }

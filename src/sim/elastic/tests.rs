@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::*;
-use crate::network::Edge;
+use crate::network::LinkModel;
 
 /// Seeds that every run of the tests plays: about 20 of each scenario. `PSLITE_TEST_SEEDS` and
 /// `PSLITE_TEST_SEED` say how many if they are to be others, and which is the first.
@@ -496,11 +496,11 @@ fn a_job_runs_on_a_graph_of_links() {
             for to in (1..nodes).filter(|to| *to != from) {
                 let next = to % (nodes - 1) + 1 == from || from % (nodes - 1) + 1 == to;
                 let (rate, latency) = if next { (Some(20_000), 10 * ms) } else { (None, 60 * ms) };
-                graph.edges.push((from, to, Edge { rate, latency, jitter: ms }));
+                graph.edges.push((from, to, LinkModel { rate, latency, jitter: ms }));
             }
         }
         let mut worse = graph.clone();
-        let narrow = Edge { rate: Some(2_000), latency: 300 * ms, jitter: ms };
+        let narrow = LinkModel { rate: Some(2_000), latency: 300 * ms, jitter: ms };
         for other in 2..nodes {
             worse.faults.push((100 * ms, Fault::Edge(1, other, Some(narrow))));
         }

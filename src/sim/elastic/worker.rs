@@ -10,18 +10,18 @@ mod purpose;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::batches::Batches;
+use self::batches::SessionBatches;
 use self::exchange::Trainer;
 pub(super) use self::purpose::Purpose;
 use super::config::{Exchanges, Sessions};
 use super::ledger::Ledger;
 use super::paces::Paces;
-use super::requests::{Over, Requests};
+use super::requests::{CustomerRequests, Over};
 use super::sabotage::Sabotage;
-use super::script::Stage;
+use super::script::ScriptStage;
 use super::server::word_of;
-use super::workload::{Push, Tensor};
-use crate::app::{APP, Input, Output, View};
+use super::workload::{PushOf, Tensor};
+use crate::app::{APP, AppView, Input, Output};
 use pslite_core::cluster::{Action, Event};
 use pslite_core::invariant::Valid;
 use pslite_core::random::Random;
@@ -42,7 +42,7 @@ const MEET: u64 = 3;
 pub(super) struct WorkerConfig {
     pub(super) servers: usize,
     pub(super) tensors: Arc<Vec<Tensor>>,
-    pub(super) stages: Arc<Vec<Stage>>,
+    pub(super) stages: Arc<Vec<ScriptStage>>,
     /// Values count pushes.
     pub(super) counts: bool,
     /// The longest that it computes between two pushes of a tensor.
@@ -63,10 +63,10 @@ pub(super) struct WorkerConfig {
 }
 
 /// The customers of a worker whose tensors these are.
-fn customers_of(config: &WorkerConfig, sabotage: &Sabotage) -> Vec<Requests<Purpose>> {
+fn customers_of(config: &WorkerConfig, sabotage: &Sabotage) -> Vec<CustomerRequests<Purpose>> {
     let last = config.tensors.iter().map(|tensor| tensor.customer).max().unwrap_or(0);
     let all: std::ops::RangeInclusive<Space> = 0..=last;
-    all.map(|customer| Requests::new(config.servers, sabotage.clone(), customer)).collect()
+    all.map(|customer| CustomerRequests::new(config.servers, sabotage.clone(), customer)).collect()
 }
 
 /// One worker.
@@ -76,7 +76,7 @@ pub(super) struct Worker {
     random: Random,
     rank: usize,
     /// Its customers, by their numbers.
-    customers: Vec<Requests<Purpose>>,
+    customers: Vec<CustomerRequests<Purpose>>,
     paces: Paces,
     /// The round up to which it trains.
     training: Option<u64>,
@@ -88,7 +88,7 @@ pub(super) struct Worker {
     /// It took the place of a dead one.
     came_back: bool,
     /// It has its batches from a session.
-    batches: Option<Batches>,
+    batches: Option<SessionBatches>,
     /// It exchanges deltas.
     trainer: Option<Trainer>,
 }
@@ -96,7 +96,7 @@ pub(super) struct Worker {
 impl Worker {
     pub(super) fn new(config: WorkerConfig, mut random: Random, sabotage: &Sabotage) -> Self {
         let (compute, workers) = (config.compute, config.workers);
-        let batches = |plan| Batches::new(plan, compute, workers, &mut random);
+        let batches = |plan| SessionBatches::new(plan, compute, workers, &mut random);
         let batches = config.sessions.map(batches);
         Self {
             ranges: server_key_ranges(config.servers),
@@ -121,7 +121,7 @@ impl Worker {
     }
 
     fn first_training(&self) -> usize {
-        let trains = |stage: &Stage| matches!(stage, Stage::Train { .. });
+        let trains = |stage: &ScriptStage| matches!(stage, ScriptStage::Train { .. });
         self.config.stages.iter().position(trains).unwrap_or(usize::MAX)
     }
 
@@ -131,7 +131,7 @@ impl Worker {
     }
 
     /// The requests of each customer, to look at.
-    pub(super) fn requests(&self) -> &[Requests<Purpose>] {
+    pub(super) fn requests(&self) -> &[CustomerRequests<Purpose>] {
         &self.customers
     }
 
@@ -146,7 +146,7 @@ impl Worker {
             rounds.join(" "),
             self.batches
                 .as_ref()
-                .map(Batches::describe)
+                .map(SessionBatches::describe)
                 .or_else(|| self.trainer.as_ref().map(Trainer::describe))
                 .unwrap_or_default()
         )
@@ -154,7 +154,7 @@ impl Worker {
 
     pub(super) fn input(
         &mut self,
-        view: &View<'_>,
+        view: &AppView<'_>,
         input: Input,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
@@ -169,7 +169,13 @@ impl Worker {
         }
     }
 
-    fn take(&mut self, view: &View<'_>, input: Input, ledger: &mut Ledger, out: &mut Vec<Output>) {
+    fn take(
+        &mut self,
+        view: &AppView<'_>,
+        input: Input,
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+    ) {
         match input {
             Input::Ready => {
                 self.rank = usize::try_from(id_to_rank(view.cluster.me().id)).unwrap_or(0);
@@ -228,7 +234,7 @@ impl Worker {
 
     fn membership(
         &mut self,
-        view: &View<'_>,
+        view: &AppView<'_>,
         action: Action,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
@@ -267,18 +273,18 @@ impl Worker {
     }
 
     /// The customer that a message is for, if it has that one.
-    fn of(&mut self, meta: &Meta) -> Option<&mut Requests<Purpose>> {
+    fn of(&mut self, meta: &Meta) -> Option<&mut CustomerRequests<Purpose>> {
         usize::try_from(meta.customer_id).ok().and_then(|at| self.customers.get_mut(at))
     }
 
     /// Does that with each customer, and ends what is over.
     fn each(
         &mut self,
-        view: &View<'_>,
+        view: &AppView<'_>,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
         mut step: impl FnMut(
-            &mut Requests<Purpose>,
+            &mut CustomerRequests<Purpose>,
             &mut Ledger,
             &mut Vec<Output>,
         ) -> Vec<Over<Purpose>>,
@@ -290,7 +296,7 @@ impl Worker {
 
     fn answered(
         &mut self,
-        view: &View<'_>,
+        view: &AppView<'_>,
         message: pslite_core::wire::Message,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
@@ -310,7 +316,7 @@ impl Worker {
     /// Something came along a tree. Now and then it is lost, as when a link is cut.
     fn hop(
         &mut self,
-        view: &View<'_>,
+        view: &AppView<'_>,
         message: pslite_core::wire::Message,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
@@ -335,29 +341,29 @@ impl Worker {
 
     // ---- stages ---------------------------------------------------------------------------------
 
-    fn next_stage(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
+    fn next_stage(&mut self, view: &AppView<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
         self.stage += 1;
         self.begin_stage(view, ledger, out);
     }
 
-    fn begin_stage(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
+    fn begin_stage(&mut self, view: &AppView<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
         let stages = Arc::clone(&self.config.stages);
         let Some(stage) = stages.get(self.stage) else { return };
         match stage {
-            Stage::Command { head, body, .. } if self.trainer.is_some() => {
+            ScriptStage::Command { head, body, .. } if self.trainer.is_some() => {
                 match self.trainer.as_mut().map(|trainer| trainer.obeys(*head, body)) {
                     Some(Ok(true)) => return self.next_stage(view, ledger, out),
                     Some(Err(why)) => return out.push(Output::End(Err(why))),
                     _ => self.command(view, stage, ledger, out),
                 }
             }
-            Stage::Command { .. } => self.command(view, stage, ledger, out),
+            ScriptStage::Command { .. } => self.command(view, stage, ledger, out),
             // MXNet's workers that come back skip the barriers at their start.
-            Stage::Meet if self.came_back && !self.trains() => {
+            ScriptStage::Meet if self.came_back && !self.trains() => {
                 return self.next_stage(view, ledger, out);
             }
-            Stage::Meet => {
-                self.customers.iter_mut().for_each(Requests::drop_ahead);
+            ScriptStage::Meet => {
+                self.customers.iter_mut().for_each(CustomerRequests::drop_ahead);
                 if self.config.may_leave_early && self.trains() {
                     out.push(Output::Elastic(Event::Leaving { customer_id: APP }));
                 }
@@ -367,7 +373,7 @@ impl Worker {
                     leaving: false,
                 });
             }
-            Stage::Init => {
+            ScriptStage::Init => {
                 for tensor in 0..self.config.tensors.len() {
                     if self.rank == 0 {
                         self.push(view, tensor, 0, ledger, out);
@@ -375,26 +381,31 @@ impl Worker {
                     }
                 }
             }
-            Stage::Train { .. } => return self.train(view, ledger, out),
-            Stage::Look if self.trainer.is_some() => {
+            ScriptStage::Train { .. } => return self.train(view, ledger, out),
+            ScriptStage::Look if self.trainer.is_some() => {
                 for tensor in 0..self.config.tensors.len() {
                     self.open += 1;
                     self.ask_values(view, (tensor, Purpose::Last), ledger, out);
                 }
             }
-            Stage::Look => {
+            ScriptStage::Look => {
                 for tensor in 0..self.config.tensors.len() {
                     self.pull(view, tensor, ledger, out);
                 }
             }
-            Stage::Exit => {
+            ScriptStage::Exit => {
                 return out.push(Output::Barrier { ticket: EXIT, group: ALL_GROUP, leaving: true });
             }
         }
         self.end_stage_if_over(view, ledger, out);
     }
 
-    fn end_stage_if_over(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
+    fn end_stage_if_over(
+        &mut self,
+        view: &AppView<'_>,
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+    ) {
         let pulls = self.paces.is_any_pulled();
         if self.open == 0 && !pulls {
             self.next_stage(view, ledger, out);
@@ -403,9 +414,9 @@ impl Worker {
 
     // ---- training -------------------------------------------------------------------------------
 
-    fn train(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
+    fn train(&mut self, view: &AppView<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
         let stages = Arc::clone(&self.config.stages);
-        let Some(Stage::Train { round }) = stages.get(self.stage) else { return };
+        let Some(ScriptStage::Train { round }) = stages.get(self.stage) else { return };
         if let Some(batches) = self.batches.take() {
             return self.train_by_batches(view, batches, ledger, out);
         }
@@ -434,7 +445,7 @@ impl Worker {
 
     fn push(
         &mut self,
-        view: &View<'_>,
+        view: &AppView<'_>,
         tensor: usize,
         round: u64,
         ledger: &mut Ledger,
@@ -444,7 +455,7 @@ impl Worker {
         // What a worker that came back makes is there already, and must not count: so it would
         // show.
         let of_round = if self.came_back { round.max(1) } else { round };
-        let push = Push { worker: self.rank, round: of_round, counts: self.config.counts };
+        let push = PushOf { worker: self.rank, round: of_round, counts: self.config.counts };
         let kv = of.push(push, &self.ranges);
         let both = of.both && round > 0;
         let purpose = if both {
@@ -461,7 +472,13 @@ impl Worker {
         self.ask(view, tensor, (kind, kv), (purpose, what), ledger, out);
     }
 
-    fn pull(&mut self, view: &View<'_>, tensor: usize, ledger: &mut Ledger, out: &mut Vec<Output>) {
+    fn pull(
+        &mut self,
+        view: &AppView<'_>,
+        tensor: usize,
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+    ) {
         self.paces.change(tensor, |pace| pace.pulls += 1);
         let of = &self.config.tensors[tensor];
         let (me, life) = (view.cluster.me().id, view.cluster.my_life());
@@ -474,7 +491,7 @@ impl Worker {
     /// Pulls a tensor for its values alone.
     fn ask_values(
         &mut self,
-        view: &View<'_>,
+        view: &AppView<'_>,
         (tensor, purpose): (usize, Purpose),
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
@@ -487,7 +504,7 @@ impl Worker {
 
     fn ask(
         &mut self,
-        view: &View<'_>,
+        view: &AppView<'_>,
         tensor: usize,
         (kind, kv): ((i32, bool, bool), KvPairs),
         (purpose, what): (Purpose, String),
@@ -511,7 +528,7 @@ impl Worker {
 
     fn over(
         &mut self,
-        view: &View<'_>,
+        view: &AppView<'_>,
         (timestamp, purpose, result): Over<Purpose>,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
@@ -563,7 +580,7 @@ impl Worker {
             }
         }
         match self.config.stages.get(self.stage) {
-            Some(Stage::Train { .. }) => self.train(view, ledger, out),
+            Some(ScriptStage::Train { .. }) => self.train(view, ledger, out),
             _ => self.end_stage_if_over(view, ledger, out),
         }
     }

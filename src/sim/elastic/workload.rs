@@ -34,7 +34,7 @@ pub enum TensorKind {
 
 /// The part of a tensor that lies under one wire key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slice {
+pub struct TensorSlice {
     /// The rank in whose range it lies.
     pub rank: usize,
     /// The wire key.
@@ -49,7 +49,7 @@ pub struct Tensor {
     /// How it is stored.
     pub kind: TensorKind,
     /// Where MXNet puts it: one slice, or one for each rank if it is large.
-    pub slices: Vec<Slice>,
+    pub slices: Vec<TensorSlice>,
     /// It is pushed and pulled in one request.
     pub both: bool,
     /// A push of some of its rows may have none at all.
@@ -62,7 +62,7 @@ pub struct Tensor {
 
 /// Whose gradient, and which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Push {
+pub struct PushOf {
     /// The worker's rank.
     pub worker: usize,
     /// Counted from 1; 0 is the push that makes the tensor.
@@ -90,7 +90,7 @@ impl Tensor {
 
     /// The frames of a push of the whole tensor.
     #[must_use]
-    pub fn push(&self, push: Push, ranges: &[KeyRange]) -> KvPairs {
+    pub fn push(&self, push: PushOf, ranges: &[KeyRange]) -> KvPairs {
         let parts: Vec<KvPairs> =
             self.slices.iter().map(|slice| self.push_slice(slice, push, ranges)).collect();
         join(&parts)
@@ -98,7 +98,7 @@ impl Tensor {
 
     /// The frames of a push of one slice.
     #[must_use]
-    pub fn push_slice(&self, slice: &Slice, push: Push, ranges: &[KeyRange]) -> KvPairs {
+    pub fn push_slice(&self, slice: &TensorSlice, push: PushOf, ranges: &[KeyRange]) -> KvPairs {
         match self.kind {
             TensorKind::TwoBit if push.round > 0 => compressed(slice, push, ranges),
             TensorKind::Dense | TensorKind::TwoBit => {
@@ -121,7 +121,7 @@ impl Tensor {
     /// The frames of a pull of the whole tensor: all rows, if it has rows.
     #[must_use]
     pub fn pull(&self) -> KvPairs {
-        let keys = |slice: &Slice| match self.kind {
+        let keys = |slice: &TensorSlice| match self.kind {
             TensorKind::Rows { .. } => {
                 row_keys(slice.key, &(0..slice.length).collect::<Vec<u64>>())
             }
@@ -133,7 +133,7 @@ impl Tensor {
 
     /// The rows of a push: all of the first one, and where pushes are counted; else about half of
     /// them.
-    fn pushed_rows(&self, slice: &Slice, push: Push) -> Vec<u64> {
+    fn pushed_rows(&self, slice: &TensorSlice, push: PushOf) -> Vec<u64> {
         let all = push.round == 0 || push.counts;
         let drawn =
             |row: &u64| all || draw(slice.key, *row, push.worker as u64, push.round) & 16 == 0;
@@ -155,7 +155,7 @@ impl Tensor {
 
     /// Bytes of a slice's value.
     #[must_use]
-    pub const fn bytes(&self, slice: &Slice) -> usize {
+    pub const fn bytes(&self, slice: &TensorSlice) -> usize {
         let row_len = match self.kind {
             TensorKind::Rows { row_len } => row_len,
             _ => 1,
@@ -165,7 +165,7 @@ impl Tensor {
 
     /// Elements between two places where a piece of it can end.
     #[must_use]
-    pub const fn align(&self, slice: &Slice) -> u64 {
+    pub const fn align(&self, slice: &TensorSlice) -> u64 {
         match self.kind {
             TensorKind::Rows { .. } => slice.length,
             _ => WORD_ELEMENTS,
@@ -174,7 +174,7 @@ impl Tensor {
 }
 
 /// One element of a push.
-fn gradient(key: Key, at: u64, push: Push) -> f32 {
+fn gradient(key: Key, at: u64, push: PushOf) -> f32 {
     match (push.counts, push.round) {
         (true, 0) => 0.0,
         (true, _) => COUNT_BASE.powi(push.worker as i32),
@@ -193,7 +193,7 @@ fn draw(key: Key, at: u64, worker: u64, round: u64) -> u64 {
 }
 
 /// `kCompressedPushPull`: two bits for each element, behind a key that says how many there are.
-fn compressed(slice: &Slice, push: Push, ranges: &[KeyRange]) -> KvPairs {
+fn compressed(slice: &TensorSlice, push: PushOf, ranges: &[KeyRange]) -> KvPairs {
     const CODES: [u8; 4] = [0b00, 0b10, 0b11, 0b11];
     let code = |at: u64| {
         let drawn = draw(slice.key, at, push.worker as u64, push.round);
@@ -278,7 +278,7 @@ impl Tensors {
         let slice = |rank: usize, length: &u64| {
             let begin = ranges.get(rank).map_or(0, |range| range.begin);
             let begin = begin + u64::from(customer) * SPACE_KEYS;
-            Slice { rank, key: begin + index as Key, length: *length }
+            TensorSlice { rank, key: begin + index as Key, length: *length }
         };
         let slices = match lengths {
             [length] => vec![slice(index * 9973 % ranges.len().max(1), length)],

@@ -19,7 +19,7 @@ pub struct Rates {
 
 /// What is between one process and another, in that direction: the other one may be anything else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Edge {
+pub struct LinkModel {
     /// Bytes a second of messages with data, of all connections together, which wait for each other
     /// in front of it; none: as much as the hosts' lines carry.
     pub rate: Option<u64>,
@@ -58,9 +58,9 @@ struct Line {
 #[derive(Debug)]
 pub(super) struct Lines {
     /// What is between two processes of which nothing else was said.
-    usual: Edge,
+    usual: LinkModel,
     hosts: BTreeMap<Process, Line>,
-    edges: BTreeMap<(Process, Process), (Edge, Queue)>,
+    edges: BTreeMap<(Process, Process), (LinkModel, Queue)>,
 }
 
 /// How long so many bytes take.
@@ -70,7 +70,7 @@ fn duration(bytes: usize, rate: u64) -> Duration {
 
 impl Lines {
     /// Without limits: all edges are like that one.
-    pub(super) const fn new(usual: Edge) -> Self {
+    pub(super) const fn new(usual: LinkModel) -> Self {
         Self { usual, hosts: BTreeMap::new(), edges: BTreeMap::new() }
     }
 
@@ -85,7 +85,7 @@ impl Lines {
         }
     }
 
-    pub(super) fn set_edge(&mut self, ends: (Process, Process), edge: Option<Edge>) {
+    pub(super) fn set_edge(&mut self, ends: (Process, Process), edge: Option<LinkModel>) {
         match edge {
             Some(edge) => self.edges.entry(ends).or_insert((edge, Queue::default())).0 = edge,
             None => drop(self.edges.remove(&ends)),
@@ -93,13 +93,13 @@ impl Lines {
     }
 
     /// From now on these are the edges that are not as usual.
-    pub(super) fn reset_edges(&mut self, edges: &[(Process, Process, Edge)]) {
+    pub(super) fn reset_edges(&mut self, edges: &[(Process, Process, LinkModel)]) {
         self.edges.retain(|ends, _| edges.iter().any(|(from, to, _)| (*from, *to) == *ends));
         edges.iter().for_each(|(from, to, edge)| self.set_edge((*from, *to), Some(*edge)));
     }
 
     /// What is between two processes; if nobody is at the other end, what usually is.
-    pub(super) fn edge(&self, from: Process, to: Option<Process>) -> Edge {
+    pub(super) fn edge(&self, from: Process, to: Option<Process>) -> LinkModel {
         let edge = to.and_then(|to| self.edges.get(&(from, to)));
         edge.map_or(self.usual, |(edge, _)| *edge)
     }

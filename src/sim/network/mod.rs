@@ -25,7 +25,7 @@ use pslite_core::random::Random;
 use pslite_core::wire::{Frames, NodeId};
 
 pub use cards::{CarriedBytes, ChunkArrival, Chunks};
-pub use lines::{Edge, Rates};
+pub use lines::{LinkModel, Rates};
 
 /// The number of a process.
 pub type Process = usize;
@@ -62,8 +62,8 @@ pub struct NetworkConfig {
 impl NetworkConfig {
     /// What is between two processes, if nothing else is said.
     #[must_use]
-    pub const fn edge(&self) -> Edge {
-        Edge { rate: None, latency: self.latency, jitter: self.jitter }
+    pub const fn edge(&self) -> LinkModel {
+        LinkModel { rate: None, latency: self.latency, jitter: self.jitter }
     }
 }
 

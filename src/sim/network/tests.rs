@@ -257,7 +257,7 @@ fn arrivals(network: &mut Network, begin: Duration) -> BTreeMap<u8, Duration> {
 fn an_edge_has_a_rate_of_its_own_in_its_own_direction() {
     let (mut network, now, channels) = triangle();
     let usual = NetworkConfig::default().latency;
-    let slow = Edge { rate: Some(100_000), latency: 5 * MS, jitter: Duration::ZERO };
+    let slow = LinkModel { rate: Some(100_000), latency: 5 * MS, jitter: Duration::ZERO };
     network.set_edge(0, 1, Some(slow));
     for (number, ends) in [(0, 1), (1, 0), (0, 2), (2, 1)].into_iter().enumerate() {
         network.send(now, channels[&ends], with_data(number as u8, 1000));
@@ -275,7 +275,11 @@ fn an_edge_has_a_rate_of_its_own_in_its_own_direction() {
 #[test]
 fn connections_of_an_edge_share_it_and_control_does_not_wait() {
     let (mut network, now, channels) = triangle();
-    network.set_edge(0, 1, Some(Edge { rate: Some(100_000), latency: MS, jitter: Duration::ZERO }));
+    network.set_edge(
+        0,
+        1,
+        Some(LinkModel { rate: Some(100_000), latency: MS, jitter: Duration::ZERO }),
+    );
     let other = network.connect_kept(now, 0, "p1:1", 50);
     let mut begin = now;
     drain(&mut network, &mut begin);
@@ -294,7 +298,7 @@ fn a_message_is_as_late_as_the_narrowest_of_line_edge_and_line_makes_it() {
         let (mut network, now, channels) = triangle();
         let rate = |at: usize| if at == narrow { 100_000 } else { 1_000_000_000 };
         network.set_rates(0, Some(Rates { up: rate(0), down: 1 }));
-        let edge = Edge { rate: Some(rate(1)), latency: MS, jitter: Duration::ZERO };
+        let edge = LinkModel { rate: Some(rate(1)), latency: MS, jitter: Duration::ZERO };
         network.set_edge(0, 1, Some(edge));
         network.set_rates(1, Some(Rates { up: 1, down: rate(2) }));
         network.send(now, channels[&(0, 1)], with_data(1, 1000));
@@ -307,7 +311,7 @@ fn a_message_is_as_late_as_the_narrowest_of_line_edge_and_line_makes_it() {
 fn after_a_reset_only_the_named_edges_are_not_as_usual() {
     let (mut network, now, channels) = triangle();
     let usual = NetworkConfig::default().latency;
-    let slow = |ms| Edge { rate: None, latency: ms * MS, jitter: Duration::ZERO };
+    let slow = |ms| LinkModel { rate: None, latency: ms * MS, jitter: Duration::ZERO };
     network.set_edge(0, 1, Some(slow(7)));
     network.set_edge(0, 2, Some(slow(7)));
     network.reset_edges(&[(0, 2, slow(3)), (1, 0, slow(4))]);

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::cards::FlowEnds;
-use super::lines::{Edge, Rates};
+use super::lines::{LinkModel, Rates};
 use super::{
     CarriedBytes, ChunkArrival, ChunkStep, ConnectionId, DueStep, Happening, Item, Network,
     Process, Sealed,
@@ -28,12 +28,12 @@ impl Network {
 
     /// From now on that is between the first process and the second, in that direction; without
     /// anything it is what the network's configuration says. What is under way keeps its time.
-    pub fn set_edge(&mut self, from: Process, to: Process, edge: Option<Edge>) {
+    pub fn set_edge(&mut self, from: Process, to: Process, edge: Option<LinkModel>) {
         self.lines.set_edge((from, to), edge);
     }
 
     /// The same of all pairs: those that are not named are as the network's configuration says.
-    pub fn reset_edges(&mut self, edges: &[(Process, Process, Edge)]) {
+    pub fn reset_edges(&mut self, edges: &[(Process, Process, LinkModel)]) {
         self.lines.reset_edges(edges);
     }
 
@@ -145,7 +145,7 @@ impl Network {
     }
 
     /// What is between the two ends of a connection.
-    pub(super) fn edge(&self, id: ConnectionId) -> Edge {
+    pub(super) fn edge(&self, id: ConnectionId) -> LinkModel {
         let ends = self.connections.get(id);
         let ends = ends.map(|ends| (ends.from, self.places.listener(ends.to)));
         let (from, to) = ends.unwrap_or_default();

@@ -7,7 +7,7 @@
 mod draw;
 
 use pslite_core::placement::graph::{
-    Bound, Graph, GraphError, Proposal, Roots, Topology, Transfer, bound, propose,
+    Bound, Graph, GraphError, Proposal, Roots, Topology, TransferMode, bound, propose,
 };
 
 pub use draw::{DrawnGraph, LARGEST};
@@ -24,7 +24,7 @@ pub struct TreesConfig {
     /// Bytes of the model.
     pub bytes: f64,
     /// How it travels.
-    pub transfer: Transfer,
+    pub transfer: TransferMode,
 }
 
 /// What was planned.
@@ -75,7 +75,7 @@ mod tests {
             topology: Topology::Packed,
             shares: drawn(1).owners(&["1".to_owned()]).unwrap(),
             bytes: 100e6,
-            transfer: Transfer::OURS,
+            transfer: TransferMode::OURS,
         };
         let planned = planned_trees(&drawn(1).graph, &config).unwrap();
         assert!((1.0..1.3).contains(&planned.ratio()), "{}", planned.ratio());

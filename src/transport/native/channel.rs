@@ -29,13 +29,13 @@ pub(super) use self::unsent::UnsentLimits;
 use super::attempt::Attempt;
 use super::counters::{Counters, add};
 use super::lend::Leases;
-use super::outbox::{Beside, Fragment, Limits, Outbox, Slices, Taker};
+use super::outbox::{Beside, Fragment, Limits, Outbox, Taker, WriteSlices};
 use super::pipe::{OutPipe, socket_read};
 use super::receipt::{Receipt, Receipts};
 use super::shared::Shared;
 use crate::carrier::{SendError, SendMode};
 use crate::dial::DialledWay;
-use crate::stuck::Progress;
+use crate::stuck::ConnectionProgress;
 use crate::sync::lock;
 use crate::sys::tcp::stays_on_host;
 use pslite_core::wire::native::{FRAMES_MAX, Kind, META_MAX, Parsed, Welcome, parse};
@@ -134,7 +134,7 @@ pub(super) struct Lane {
     acks: Vec<u8>,
     /// Which of the channel's ways it takes.
     way: usize,
-    progress: Progress,
+    progress: ConnectionProgress,
 }
 
 /// What a connection told against the stream.
@@ -174,7 +174,7 @@ impl Lane {
             blocked: false,
             acks,
             way,
-            progress: Progress::default(),
+            progress: ConnectionProgress::default(),
         }
     }
 }
@@ -384,7 +384,7 @@ impl Channel {
                 let tells = Tells { follows, link: !held_here };
                 lane.writing.extend(probing::next(probe, tells, &self.counters));
             }
-            let mut slices = Slices::new();
+            let mut slices = WriteSlices::new();
             lane.writing.iter().for_each(|fragment| outbox.slices(fragment, &mut slices));
             if slices.is_empty() {
                 return Ok(());

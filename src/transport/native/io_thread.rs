@@ -16,11 +16,11 @@ use nix::sys::socket::{setsockopt, sockopt};
 use super::channel::UnsentLimits;
 use super::handshake::{Handshake, Wish};
 use super::pace_for_copies::PaceForCopies;
-use super::plane::{Arrival, Plane, PlaneCommand};
+use super::plane::{Introduced, Plane, PlaneCommand};
 use super::shared::Shared;
 use super::task::{Registry, Task};
 use crate::sync::lock;
-use crate::sys::fork::Mark;
+use crate::sys::fork::ForkMark;
 use pslite_observe::awake;
 
 /// Connections that have not introduced themselves; more wait in the kernel.
@@ -35,7 +35,7 @@ const EVENTS_MAX: usize = 64;
 const BELL: u64 = 0;
 
 #[derive(Debug)]
-enum Listener {
+enum IoListener {
     Tcp(TcpListener),
     Unix(UnixListener),
 }
@@ -45,11 +45,11 @@ pub(super) struct IoThread {
     shared: Arc<Shared>,
     plane: Arc<Plane>,
     /// In front of it, as it has to be dropped first.
-    _mark: Mark,
+    _mark: ForkMark,
     epoll: Epoll,
-    listeners: BTreeMap<u64, Listener>,
+    listeners: BTreeMap<u64, IoListener>,
     /// Those that nobody listens to until the job's token is known. Who connects meanwhile waits.
-    silent: Vec<Listener>,
+    silent: Vec<IoListener>,
     handshakes: BTreeMap<u64, Handshake>,
     tasks: BTreeMap<u32, Task>,
     registry: Registry,
@@ -63,7 +63,7 @@ impl IoThread {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         epoll.add(&shared.io_bell, EpollEvent::new(EpollFlags::EPOLLIN, BELL))?;
         let mut thread = Self {
-            _mark: Mark::new(&epoll.0),
+            _mark: ForkMark::new(&epoll.0),
             epoll,
             listeners: BTreeMap::new(),
             silent: Vec::new(),
@@ -76,7 +76,7 @@ impl IoThread {
             plane,
         };
         for listener in thread.shared.same_host.listen() {
-            thread.listen(Listener::Unix(listener))?;
+            thread.listen(IoListener::Unix(listener))?;
         }
         Ok(thread)
     }
@@ -110,7 +110,7 @@ impl IoThread {
             match command {
                 PlaneCommand::Listen(listener) => {
                     // It cannot fail but for want of memory; then nobody can connect, and says so.
-                    let _ = self.listen(Listener::Tcp(listener));
+                    let _ = self.listen(IoListener::Tcp(listener));
                 }
                 PlaneCommand::Joined => {
                     for listener in std::mem::take(&mut self.silent) {
@@ -141,15 +141,15 @@ impl IoThread {
         true
     }
 
-    fn listen(&mut self, listener: Listener) -> io::Result<()> {
+    fn listen(&mut self, listener: IoListener) -> io::Result<()> {
         if self.shared.token().is_none() {
             self.silent.push(listener);
             return Ok(());
         }
         let token = self.registry.token();
         let fd = match &listener {
-            Listener::Tcp(listener) => listener.as_fd(),
-            Listener::Unix(listener) => listener.as_fd(),
+            IoListener::Tcp(listener) => listener.as_fd(),
+            IoListener::Unix(listener) => listener.as_fd(),
         };
         self.epoll.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, token))?;
         self.listeners.insert(token, listener);
@@ -175,11 +175,11 @@ impl IoThread {
         // They never wait: who reads the last of a connection that was replaced does not know
         // whether its other end is gone, too.
         let accepted: io::Result<(OwnedFd, String)> = match self.listeners.get(&token) {
-            Some(Listener::Tcp(listener)) => listener.accept().and_then(|(stream, from)| {
+            Some(IoListener::Tcp(listener)) => listener.accept().and_then(|(stream, from)| {
                 stream.set_nonblocking(true)?;
                 Ok((stream.into(), from.to_string()))
             }),
-            Some(Listener::Unix(listener)) => listener.accept().and_then(|(stream, _)| {
+            Some(IoListener::Unix(listener)) => listener.accept().and_then(|(stream, _)| {
                 stream.set_nonblocking(true)?;
                 Ok((stream.into(), "this host".to_owned()))
             }),
@@ -217,7 +217,7 @@ impl IoThread {
                 let mut arrivals = lock(&self.plane.arrivals);
                 // Whoever finds no room tries again.
                 if arrivals.len() < ARRIVALS_MAX {
-                    arrivals.push(Arrival { socket, hello, descriptors, address });
+                    arrivals.push(Introduced { socket, hello, descriptors, address });
                     self.shared.receive_bell.ring();
                 }
             }

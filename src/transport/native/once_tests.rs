@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::outbox::{Beside, Limits, Outbox, Slices, Taker};
+use super::outbox::{Beside, Limits, Outbox, Taker, WriteSlices};
 use super::pool::Pool;
 use super::session::Session;
 use super::types::NativeIncoming;
@@ -108,7 +108,7 @@ impl World {
             most: if lane == SLOW { GRANULE } else { usize::MAX },
         };
         let fragment = self.outbox.next_fragment(Beside::default(), taker, None)?;
-        let mut slices = Slices::new();
+        let mut slices = WriteSlices::new();
         self.outbox.slices(&fragment, &mut slices);
         let bytes = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
         drop(slices);

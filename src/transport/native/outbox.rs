@@ -41,7 +41,7 @@ static PADDING: [u8; GRANULE] = [0; GRANULE];
 const _: () = assert!(QUEUE_MAX + ASIDE_MAX + QUEUED_MAX <= WINDOW_MAX as usize);
 
 /// Slices for one gathered write.
-pub(super) type Slices<'a> = SmallVec<[IoSlice<'a>; 64]>;
+pub(super) type WriteSlices<'a> = SmallVec<[IoSlice<'a>; 64]>;
 
 /// Limits of an outbox.
 #[derive(Clone, Copy, Debug)]
@@ -347,7 +347,7 @@ impl Outbox {
     }
 
     /// What of a fragment is still to be written.
-    pub(super) fn slices<'a>(&'a self, fragment: &'a Fragment, out: &mut Slices<'a>) {
+    pub(super) fn slices<'a>(&'a self, fragment: &'a Fragment, out: &mut WriteSlices<'a>) {
         let mut skip = fragment.done;
         let mut add = |bytes: &'a [u8]| {
             if skip >= bytes.len() {

@@ -15,7 +15,7 @@ fn push(outbox: &mut Outbox, length: usize, class: i32) {
 /// Writes the next fragment as a connection does; its head and the bytes behind it.
 fn write(outbox: &mut Outbox) -> Option<(Head, Vec<u8>)> {
     let fragment = outbox.next_fragment(Beside::default(), Taker::ANY, None)?;
-    let mut slices = Slices::new();
+    let mut slices = WriteSlices::new();
     outbox.slices(&fragment, &mut slices);
     let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
     drop(slices);
@@ -97,7 +97,7 @@ fn slices_go_on_where_a_write_ended() {
         .next_fragment(Beside { ack: Some((7, 9)), follows: false }, Taker::ANY, None)
         .unwrap();
     let read = |fragment: &Fragment| {
-        let mut slices = Slices::new();
+        let mut slices = WriteSlices::new();
         outbox.slices(fragment, &mut slices);
         slices.iter().flat_map(|slice| slice.iter().copied()).collect::<Vec<u8>>()
     };

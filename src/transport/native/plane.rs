@@ -15,7 +15,7 @@ use pslite_core::wire::native::Hello;
 
 /// A connection that has introduced itself.
 #[derive(Debug)]
-pub(super) struct Arrival {
+pub(super) struct Introduced {
     pub(super) socket: OwnedFd,
     pub(super) hello: Hello,
     pub(super) descriptors: Vec<OwnedFd>,
@@ -45,7 +45,7 @@ pub(super) enum PlaneCommand {
 pub(super) struct Plane {
     shared: Arc<Shared>,
     /// Connections on their way from the I/O thread to the receiving one.
-    pub(super) arrivals: Mutex<Vec<Arrival>>,
+    pub(super) arrivals: Mutex<Vec<Introduced>>,
     commands: Mutex<Vec<PlaneCommand>>,
     channels: RwLock<BTreeMap<u32, Arc<Channel>>>,
 }

@@ -47,11 +47,11 @@ pub struct RateSample {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Rates {
+pub(super) struct ReceivedRates {
     samples: Mutex<VecDeque<RateSample>>,
 }
 
-impl Rates {
+impl ReceivedRates {
     pub(super) fn add(&self, sample: RateSample) {
         let mut samples = lock(&self.samples);
         if samples.len() >= SAMPLES_MAX {

@@ -15,7 +15,7 @@ use super::landing::{Landing, SlicesMut};
 use super::pipe::InPipe;
 use super::pool::Pool;
 use super::probe::Probe;
-use super::rates::{BYTES_MIN, RateSample, Rates, SampleOf};
+use super::rates::{BYTES_MIN, RateSample, ReceivedRates, SampleOf};
 use super::session::{Session, SessionError};
 use super::types::{NativeIncoming, Sink};
 use pslite_core::wire::native::{HEADER, Head, Header, Kind, Parsed, parse};
@@ -35,7 +35,7 @@ pub(super) struct Surroundings<'a> {
     pub(super) sink: Option<&'a dyn Sink>,
     pub(super) data_max: u64,
     pub(super) counters: &'a Counters,
-    pub(super) rates: &'a Rates,
+    pub(super) rates: &'a ReceivedRates,
     /// Messages that are complete.
     pub(super) ready: &'a mut VecDeque<NativeIncoming>,
 }

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::carrier::SendMode;
-use crate::native::outbox::{Beside, Limits, Outbox, Slices, Taker};
+use crate::native::outbox::{Beside, Limits, Outbox, Taker, WriteSlices};
 use crate::native::pipe::OutPipe;
 use pslite_core::wire::native::GRANULE;
 
@@ -18,7 +18,7 @@ struct Rig {
     session: Session,
     pool: Arc<Pool>,
     counters: Counters,
-    rates: Rates,
+    rates: ReceivedRates,
     ready: VecDeque<NativeIncoming>,
     asides: Asides,
 }
@@ -31,7 +31,7 @@ impl Rig {
             session: Session::new(1, None, Arc::from("test")),
             pool: Pool::new(1 << 20),
             counters: Counters::default(),
-            rates: Rates::default(),
+            rates: ReceivedRates::default(),
             ready: VecDeque::new(),
             asides: Asides::default(),
         }
@@ -76,7 +76,7 @@ fn stream(messages: &[(usize, Vec<usize>)]) -> Vec<u8> {
     while let Some(fragment) =
         outbox.next_fragment(Beside { ack: Some((5, 6)), follows: false }, Taker::ANY, None)
     {
-        let mut slices = Slices::new();
+        let mut slices = WriteSlices::new();
         outbox.slices(&fragment, &mut slices);
         slices.iter().for_each(|slice| bytes.extend_from_slice(slice));
     }
@@ -215,7 +215,7 @@ fn a_sample_follows_what_was_timed_before_it() {
         outbox.push(b"meta", &data, (0, SendMode::Block), Instant::now());
         let beside = Beside { ack: None, follows };
         let fragment = outbox.next_fragment(beside, Taker::ANY, None).unwrap();
-        let mut slices = Slices::new();
+        let mut slices = WriteSlices::new();
         outbox.slices(&fragment, &mut slices);
         slices.iter().for_each(|slice| socket.write_all(slice).unwrap());
     }

@@ -27,7 +27,7 @@ use super::shared::Shared;
 use super::spin::Spin;
 use super::types::NativeIncoming;
 use crate::carrier::RecvError;
-use crate::sys::fork::Mark;
+use crate::sys::fork::ForkMark;
 use crate::sys::tcp::delay_acknowledgements;
 use pslite_core::wire::native::{Header, Kind};
 use pslite_observe::awake;
@@ -95,7 +95,7 @@ enum WaitResult {
 /// See the module.
 pub(super) struct Receiver {
     /// In front of it, as it has to be dropped first.
-    _mark: Mark,
+    _mark: ForkMark,
     epoll: Epoll,
     connections: BTreeMap<u64, InConnection>,
     sessions: BTreeMap<(u64, u32), Entry>,
@@ -126,7 +126,7 @@ impl Receiver {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         epoll.add(&shared.receive_bell, EpollEvent::new(EpollFlags::EPOLLIN, BELL))?;
         Ok(Self {
-            _mark: Mark::new(&epoll.0),
+            _mark: ForkMark::new(&epoll.0),
             epoll,
             connections: BTreeMap::new(),
             sessions: BTreeMap::new(),

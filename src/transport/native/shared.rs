@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use super::bell::Bell;
 use super::pool::Pool;
-use super::rates::Rates;
+use super::rates::ReceivedRates;
 use super::receipt::Receipts;
 use super::receiver_handoff::ReceiverHandoff;
 use super::same_host::SameHost;
@@ -28,7 +28,7 @@ pub(super) struct Shared {
     pub(super) pool: Arc<Pool>,
     pub(super) sink: OnceLock<Arc<dyn Sink>>,
     pub(super) receipts: Receipts,
-    pub(super) rates: Rates,
+    pub(super) rates: ReceivedRates,
     /// Bytes per second that this node can receive; 0: not known.
     pub(super) inflow: AtomicU64,
     /// Bytes per second that this node can send, if what it sends to servers goes first; 0: it does
@@ -57,7 +57,7 @@ impl Shared {
             sink: OnceLock::new(),
             token: options.token.map(OnceLock::from).unwrap_or_default(),
             receipts: Receipts::default(),
-            rates: Rates::default(),
+            rates: ReceivedRates::default(),
             inflow: AtomicU64::new(0),
             outflow: AtomicU64::new(0),
             receive_bell: Bell::new()?,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 
-use self::ways::Looks;
+use self::ways::WayLooks;
 use super::attempt::{Attempt, AttemptOutcome, asks_first, hello_of};
 use super::channel::{Channel, Lane, Told};
 use super::shared::Shared;
@@ -91,7 +91,7 @@ pub(super) struct Task {
     tcp_only: bool,
     said: bool,
     given_up: Option<Instant>,
-    looks: Looks,
+    looks: WayLooks,
 }
 
 impl Task {
@@ -111,7 +111,7 @@ impl Task {
             tcp_only: false,
             said: false,
             given_up: None,
-            looks: Looks::new(now),
+            looks: WayLooks::new(now),
         }
     }
 

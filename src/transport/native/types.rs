@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use crate::sys::callers::Claim;
+use crate::sys::callers::MemoryClaim;
 use pslite_core::wire::native::TOKEN_BYTES;
 
 /// What may carry the messages (`PSLITE_TRANSPORT`).
@@ -175,7 +175,7 @@ impl Memory for Vec<u8> {
     }
 }
 
-impl Memory for Claim {
+impl Memory for MemoryClaim {
     fn size(&self) -> usize {
         Self::size(self)
     }

@@ -83,7 +83,7 @@ impl CallersMemory {
     /// These bytes of it, to receive into; `None` if they are not all in it, if somebody has some
     /// of them, or if it was withdrawn.
     #[must_use]
-    pub fn claim(&self, range: Range<usize>) -> Option<Claim> {
+    pub fn claim(&self, range: Range<usize>) -> Option<MemoryClaim> {
         let mut state = self.0.state();
         let free = |taken: &Range<usize>| taken.end <= range.start || range.end <= taken.start;
         let sound = range.start < range.end && range.end <= self.0.len;
@@ -91,7 +91,7 @@ impl CallersMemory {
             return None;
         }
         state.claimed.push(range.clone());
-        Some(Claim { memory: Arc::clone(&self.0), range })
+        Some(MemoryClaim { memory: Arc::clone(&self.0), range })
     }
 
     /// True if nothing is written to it any more.
@@ -140,12 +140,12 @@ impl CallersMemory {
 
 /// Some bytes of a [`CallersMemory`], of which nobody else has any.
 #[derive(Debug)]
-pub struct Claim {
+pub struct MemoryClaim {
     memory: Arc<Inner>,
     range: Range<usize>,
 }
 
-impl Claim {
+impl MemoryClaim {
     /// How many bytes.
     #[must_use]
     pub fn size(&self) -> usize {
@@ -188,7 +188,7 @@ impl Claim {
     }
 }
 
-impl Drop for Claim {
+impl Drop for MemoryClaim {
     fn drop(&mut self) {
         let mut state = self.memory.state();
         state.claimed.retain(|taken| *taken != self.range);
@@ -196,11 +196,11 @@ impl Drop for Claim {
 }
 
 /// A claim that is only read from now on.
-struct Written(Claim);
+struct Written(MemoryClaim);
 
 impl AsRef<[u8]> for Written {
     fn as_ref(&self) -> &[u8] {
-        let Claim { memory, range } = &self.0;
+        let MemoryClaim { memory, range } = &self.0;
         // SAFETY: inside the memory (`claim`), which is the library's until it is withdrawn
         // (`into_frame`, the only caller, holds the lock), and nobody writes to a claim that was
         // given up for a frame.

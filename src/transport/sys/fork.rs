@@ -3,9 +3,9 @@
 //!
 //! libzmq does not say which descriptors are its own, so a socket is recognized by its address:
 //! where this process listens, or where it connected to. Eventfds and epolls have no address and
-//! are recognized by their numbers ([`Mark`]); those of libzmq are the new ones after a call that
-//! creates a known number of them. Mappings stay: a child may read an array in one of them, and a
-//! mapping does not hide that a process died.
+//! are recognized by their numbers ([`ForkMark`]); those of libzmq are the new ones after a call
+//! that creates a known number of them. Mappings stay: a child may read an array in one of them,
+//! and a mapping does not hide that a process died.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_int;
@@ -74,9 +74,9 @@ impl Bits {
 /// An eventfd or epoll of the library, to be closed in children. To be dropped before the
 /// descriptor is closed: its number may be another's then.
 #[derive(Debug)]
-pub(crate) struct Mark(RawFd);
+pub(crate) struct ForkMark(RawFd);
 
-impl Mark {
+impl ForkMark {
     pub(crate) fn new(descriptor: &impl AsFd) -> Self {
         Self::of_number(descriptor.as_fd().as_raw_fd())
     }
@@ -93,13 +93,13 @@ impl Mark {
 /// An eventfd of the library, with its mark in front: it has to be dropped first.
 #[derive(Debug)]
 pub(crate) struct Marked<T> {
-    _mark: Mark,
+    _mark: ForkMark,
     descriptor: T,
 }
 
 impl<T: AsFd> Marked<T> {
     pub(crate) fn new(descriptor: T) -> Self {
-        Self { _mark: Mark::new(&descriptor), descriptor }
+        Self { _mark: ForkMark::new(&descriptor), descriptor }
     }
 }
 
@@ -111,13 +111,13 @@ impl<T> Deref for Marked<T> {
     }
 }
 
-impl Mark {
+impl ForkMark {
     pub(super) const fn number(&self) -> RawFd {
         self.0
     }
 }
 
-impl Drop for Mark {
+impl Drop for ForkMark {
     fn drop(&mut self) {
         // The table of a child is its own.
         if !is_forked()
@@ -131,7 +131,7 @@ impl Drop for Mark {
 /// Calls what makes `count` eventfds and epolls, marks them, and has them closed when a program is
 /// started (libzmq's epolls would stay open). If another thread makes some at the same time, nobody
 /// knows whose is which, and they stay open in children.
-pub(super) fn marking<T>(count: usize, make: impl FnOnce() -> T) -> (T, Vec<Mark>) {
+pub(super) fn marking<T>(count: usize, make: impl FnOnce() -> T) -> (T, Vec<ForkMark>) {
     let before = events();
     let made = make();
     let is_known = |number: &RawFd| usize::try_from(*number).is_ok_and(|n| MARKED.has(n));
@@ -143,7 +143,7 @@ pub(super) fn marking<T>(count: usize, make: impl FnOnce() -> T) -> (T, Vec<Mark
         // fails.
         unsafe { libc::fcntl(*number, libc::F_SETFD, libc::FD_CLOEXEC) };
     }
-    (made, new.into_iter().map(Mark::of_number).collect())
+    (made, new.into_iter().map(ForkMark::of_number).collect())
 }
 
 /// The open eventfds and epolls of this process.
@@ -465,13 +465,13 @@ mod tests {
         if !marks.is_empty() {
             assert!(is_our_event(number) && !is_our_event(number), "a number is free once told");
         }
-        let mark = Mark::new(&ours);
+        let mark = ForkMark::new(&ours);
         drop(mark);
         assert!(!is_our_event(number));
         let (_, none) = marking(2, || nix::sys::eventfd::EventFd::new().unwrap());
         assert!(none.len() != 1);
         let file = std::fs::File::open("/dev/null").unwrap();
-        let _mark = Mark::new(&file);
+        let _mark = ForkMark::new(&file);
         assert!(!is_our_event(file.as_raw_fd()));
     }
 

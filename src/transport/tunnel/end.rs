@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use nix::sys::socket::{Shutdown, shutdown};
 
 use crate::native::{socket_read, socket_write};
-use crate::stuck::Progress;
+use crate::stuck::ConnectionProgress;
 use crate::sys::tcp::limit_unsent;
 
 /// What the kernel takes that is not sent yet. What waits here is overtaken by nothing.
@@ -26,12 +26,12 @@ pub(super) struct TunnelEnd {
     pub(super) ended: bool,
     /// Nothing more goes there.
     shut: bool,
-    progress: Progress,
+    progress: ConnectionProgress,
 }
 
 impl TunnelEnd {
     pub(super) fn new(socket: OwnedFd) -> Self {
-        let progress = Progress::default();
+        let progress = ConnectionProgress::default();
         // One that cannot be limited passes all the same.
         let _ = limit_unsent(socket.as_fd(), UNSENT_MAX);
         Self { socket, waiting: Vec::new(), written: 0, ended: false, shut: false, progress }
@@ -107,7 +107,7 @@ impl TunnelEnd {
         self.ended && self.shut && self.is_empty()
     }
 
-    /// True if what is sent there gets through no more ([`Progress::is_stuck`]).
+    /// True if what is sent there gets through no more ([`ConnectionProgress::is_stuck`]).
     pub(super) fn is_stuck(&mut self) -> bool {
         self.progress.is_stuck(self.socket.as_fd())
     }

@@ -20,7 +20,7 @@ use crate::dial::keep;
 use crate::port_holder;
 use crate::stuck::LOOK_EVERY;
 use crate::sync::lock;
-use crate::sys::fork::{Mark, note_listening};
+use crate::sys::fork::{ForkMark, note_listening};
 use pslite_observe::awake;
 use pslite_observe::log::{self, Level, RateLimit};
 
@@ -71,7 +71,7 @@ pub(super) enum TunnelCommand {
 pub(super) struct Thread {
     shared: Arc<TunnelShared>,
     /// In front of it, as it has to be dropped first.
-    _mark: Mark,
+    _mark: ForkMark,
     epoll: Epoll,
     listeners: BTreeMap<u64, (TcpListener, Door)>,
     /// The listeners of entrances, by their ports.
@@ -97,7 +97,7 @@ impl Thread {
         epoll.add(&shared.bell, EpollEvent::new(EpollFlags::EPOLLIN, BELL))?;
         let now = awake::now();
         let mut thread = Self {
-            _mark: Mark::new(&epoll.0),
+            _mark: ForkMark::new(&epoll.0),
             epoll,
             shared,
             listeners: BTreeMap::new(),

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::super::sys::{Outgoing, Socket, Unwritten};
-use super::out::Route;
+use super::out::OutRoute;
 use crate::entrance::Entrance;
 use crate::sync::lock;
 use pslite_core::fifo::PriorityFifo;
@@ -29,7 +29,7 @@ pub(super) struct WaitingMessage {
 
 #[derive(Debug)]
 pub(super) struct StockChannel {
-    pub(super) route: Route,
+    pub(super) route: OutRoute,
     /// Control messages that found no room, in order.
     pub(super) aside: VecDeque<WaitingMessage>,
     /// Messages in order of priority (p3).
@@ -56,7 +56,7 @@ pub(super) struct SentCounts {
 }
 
 impl StockChannel {
-    pub(super) fn new(route: Route, entrance: Option<Arc<Entrance>>) -> Self {
+    pub(super) fn new(route: OutRoute, entrance: Option<Arc<Entrance>>) -> Self {
         Self {
             route,
             aside: VecDeque::new(),

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::super::sys::fork::Marked;
-use super::super::sys::{Context, Frame, Kind, Outgoing, Socket, Unwritten};
+use super::super::sys::{Context, Frame, Outgoing, Socket, SocketKind, Unwritten};
 use super::channel::send_frames;
 use super::ending::{Ending, EndingDue};
 use super::keep_alive::keep_alive;
@@ -168,7 +168,7 @@ impl Out {
         receives: bool,
         reports_at: &str,
     ) -> io::Result<Self> {
-        let mut socket = context.socket(Kind::Router)?;
+        let mut socket = context.socket(SocketKind::Router)?;
         socket.set_int(zmq_sys::ZMQ_LINGER, FLUSH.as_millis() as i32)?;
         socket.set_int(zmq_sys::ZMQ_SNDHWM, options.send_queue)?;
         // What finds no room is refused, instead of being dropped.
@@ -180,7 +180,7 @@ impl Out {
             | zmq_sys::ZMQ_EVENT_DISCONNECTED
             | zmq_sys::ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
         socket.monitor(reports_at, events)?;
-        let mut from = context.socket(Kind::Pair)?;
+        let mut from = context.socket(SocketKind::Pair)?;
         from.set_int(zmq_sys::ZMQ_LINGER, 0)?;
         from.set_int(zmq_sys::ZMQ_RCVHWM, REPORTS_MAX)?;
         from.connect(reports_at)?;
@@ -316,14 +316,14 @@ impl ConnectionReports {
 
 /// One connection of an [`Out`].
 #[derive(Debug)]
-pub(super) struct Route {
+pub(super) struct OutRoute {
     pub(super) out: Arc<Out>,
     number: u64,
     place: Endpoint,
     unwritten: Unwritten,
 }
 
-impl Route {
+impl OutRoute {
     pub(super) const fn number(&self) -> u64 {
         self.number
     }
@@ -367,7 +367,7 @@ impl Outs {
         endpoint: &Endpoint,
         name: Option<&str>,
         receives: bool,
-    ) -> io::Result<Route> {
+    ) -> io::Result<OutRoute> {
         let mut made = lock(&self.made);
         *made += 1;
         let number = *made;
@@ -389,7 +389,8 @@ impl Outs {
                 out
             }
         };
-        let route = Route { out, number, place: endpoint.clone(), unwritten: Unwritten::default() };
+        let route =
+            OutRoute { out, number, place: endpoint.clone(), unwritten: Unwritten::default() };
         if let Err(error) = route.out.connect(endpoint, number, name) {
             lock(&route.out.reports).places.end(number, awake::now());
             return Err(error);

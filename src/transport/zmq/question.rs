@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::super::sys::{Context, Kind, Outgoing, Socket};
-use super::{Endpoint, FRAMES_MAX, Incoming, TransportError, ZmqTransport, zmq_error};
+use super::super::sys::{Context, Outgoing, Socket, SocketKind};
+use super::{Endpoint, FRAMES_MAX, TransportError, ZmqIncoming, ZmqTransport, zmq_error};
 
 /// See the module. Whoever drops it waits for what has not gone out, for as long as was said.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl Question {
     pub fn ask(endpoint: &Endpoint, meta: &[u8], stay: Duration) -> Result<Self, TransportError> {
         let make = || -> io::Result<Self> {
             let context = Context::new()?;
-            let mut socket = context.socket(Kind::Dealer)?;
+            let mut socket = context.socket(SocketKind::Dealer)?;
             let linger = i32::try_from(stay.as_millis()).unwrap_or(i32::MAX);
             socket.set_int(zmq_sys::ZMQ_LINGER, linger)?;
             socket.connect(&endpoint.to_string())?;
@@ -70,7 +70,7 @@ impl ZmqTransport {
     ///
     /// # Errors
     /// Another thread receives now, or libzmq's.
-    pub fn answer(&self, to: &Incoming, meta: &[u8]) -> io::Result<()> {
+    pub fn answer(&self, to: &ZmqIncoming, meta: &[u8]) -> io::Result<()> {
         let Ok(mut receiver) = self.receiver.try_lock() else {
             return Err(io::ErrorKind::WouldBlock.into());
         };

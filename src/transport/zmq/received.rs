@@ -21,11 +21,11 @@ struct ReceivedCounts {
     bytes: AtomicU64,
 }
 
-type Table = BTreeMap<Option<i32>, Arc<ReceivedCounts>>;
+type PeerTable = BTreeMap<Option<i32>, Arc<ReceivedCounts>>;
 
 /// What came from all peers, for threads that read.
 #[derive(Debug, Default)]
-pub(super) struct Received(Mutex<Table>);
+pub(super) struct Received(Mutex<PeerTable>);
 
 impl Received {
     pub(super) fn read(&self) -> Vec<PeerCounters> {
@@ -44,13 +44,13 @@ impl Received {
 #[derive(Debug)]
 pub(super) struct Receiver {
     pub(super) socket: Socket,
-    known: Table,
+    known: PeerTable,
     shared: Arc<Received>,
 }
 
 impl Receiver {
     pub(super) fn new(socket: Socket, shared: Arc<Received>) -> Self {
-        Self { socket, known: Table::new(), shared }
+        Self { socket, known: PeerTable::new(), shared }
     }
 
     /// Notes a message.

@@ -48,7 +48,7 @@ fn nobody_yet(name: &str) -> Endpoint {
 }
 
 /// The next `count` messages; what waits at `senders` is flushed meanwhile, as the clock does.
-fn receive(at: &Arc<ZmqTransport>, count: usize, senders: &[&ZmqTransport]) -> Vec<Incoming> {
+fn receive(at: &Arc<ZmqTransport>, count: usize, senders: &[&ZmqTransport]) -> Vec<ZmqIncoming> {
     let (tell, told) = mpsc::channel();
     let receiver = Arc::clone(at);
     let thread = thread::spawn(move || {
@@ -95,11 +95,11 @@ fn send(transport: &ZmqTransport, number: u32, priority: i32, mode: SendMode) ->
     transport.send(8, &number.to_ne_bytes(), &[], priority, mode).unwrap()
 }
 
-fn number(incoming: &Incoming) -> u32 {
+fn number(incoming: &ZmqIncoming) -> u32 {
     u32::from_ne_bytes(incoming.frames[0][..].try_into().unwrap())
 }
 
-fn numbers(all: &[Incoming]) -> Vec<u32> {
+fn numbers(all: &[ZmqIncoming]) -> Vec<u32> {
     all.iter().map(number).collect()
 }
 
@@ -458,7 +458,7 @@ fn what_was_sent_before_the_close_arrives() {
 /// written.
 fn stuck() -> (Socket, Arc<ZmqTransport>) {
     let peers = Context::new().unwrap();
-    let mut peer = peers.socket(Kind::Router).unwrap();
+    let mut peer = peers.socket(SocketKind::Router).unwrap();
     peer.set_int(zmq_sys::ZMQ_LINGER, 0).unwrap();
     peer.set_int(zmq_sys::ZMQ_RCVHWM, 1).unwrap();
     peer.bind("tcp://127.0.0.1:*").unwrap();
@@ -534,7 +534,7 @@ fn a_claimed_name_cuts_nobody_off() {
     send(&member, 1, 0, SendMode::Block);
     assert_eq!(numbers(&receive(&at, 1, &[])), [1]);
     let stranger = Context::new().unwrap();
-    let mut socket = stranger.socket(Kind::Dealer).unwrap();
+    let mut socket = stranger.socket(SocketKind::Dealer).unwrap();
     socket.set_int(zmq_sys::ZMQ_LINGER, 0).unwrap();
     socket.set(zmq_sys::ZMQ_ROUTING_ID, b"ps9").unwrap();
     socket.connect(&endpoint.to_string()).unwrap();

@@ -23,7 +23,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use super::channel::{StockChannel, send_frames};
 use super::names::id_of;
 use super::out::{Out, number_of};
-use super::{Incoming, RecvError, SendError, SendMode, Socket, WAKE, ZmqTransport, rest};
+use super::{RecvError, SendError, SendMode, Socket, WAKE, ZmqIncoming, ZmqTransport, rest};
 use crate::sync::lock;
 use crate::sys::Outgoing;
 use crate::sys::fork::Marked;
@@ -99,7 +99,7 @@ impl ZmqTransport {
         }
     }
 
-    pub(super) fn recv_two_way(&self, two_way: &TwoWay) -> Result<Incoming, RecvError> {
+    pub(super) fn recv_two_way(&self, two_way: &TwoWay) -> Result<ZmqIncoming, RecvError> {
         loop {
             if let Some(incoming) = self.receive_now(two_way)? {
                 return Ok(incoming);
@@ -146,7 +146,7 @@ impl ZmqTransport {
     }
 
     /// A message that is here, if one is. Sockets take turns.
-    fn receive_now(&self, two_way: &TwoWay) -> Result<Option<Incoming>, RecvError> {
+    fn receive_now(&self, two_way: &TwoWay) -> Result<Option<ZmqIncoming>, RecvError> {
         if self.stopping.load(Ordering::Relaxed) {
             return Err(RecvError::Stopped);
         }
@@ -167,7 +167,7 @@ impl ZmqTransport {
         Ok(None)
     }
 
-    fn take_from_router(&self) -> Result<Option<Incoming>, RecvError> {
+    fn take_from_router(&self) -> Result<Option<ZmqIncoming>, RecvError> {
         let mut receiver = lock(&self.receiver);
         loop {
             let named = match receiver.socket.receive(false) {
@@ -186,7 +186,7 @@ impl ZmqTransport {
     }
 
     /// An answer. Whoever answers says his name first; it has to be that of the peer.
-    fn take_from_out(&self, out: &Out) -> Result<Option<Incoming>, RecvError> {
+    fn take_from_out(&self, out: &Out) -> Result<Option<ZmqIncoming>, RecvError> {
         let mut socket = lock(&out.socket);
         loop {
             let route = match socket.receive(false) {

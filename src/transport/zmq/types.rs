@@ -38,7 +38,7 @@ pub enum Answers {
 
 /// A message as it came.
 #[derive(Debug)]
-pub struct Incoming {
+pub struct ZmqIncoming {
     /// The sender, if its connection is named `ps<id>`.
     pub from: Option<i32>,
     /// Metadata first, then data.
@@ -48,7 +48,7 @@ pub struct Incoming {
     pub(super) named: Frame,
 }
 
-impl Incoming {
+impl ZmqIncoming {
     /// The network address of the sender, for warnings.
     #[must_use]
     pub fn address(&self) -> String {

@@ -8,7 +8,7 @@ entry! {
         Ok(())
     }
     fn pslite_server_attach_movable(customer: *mut CCustomer, handlers: *const CMovable) {
-        let movable = Movable::new(get(handlers, "handlers")?)?;
+        let movable = MovableCallbacks::new(get(handlers, "handlers")?)?;
         live(customer, "the customer")?.owner.handle().attach_movable(Box::new(movable))
     }
     fn pslite_server_attach_store(customer: *mut CCustomer) {

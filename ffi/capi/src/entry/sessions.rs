@@ -1,6 +1,6 @@
 //! Batch sizes: the sessions of a worker.
 
-use pslite_core::training::balance::permutation::Order;
+use pslite_core::training::balance::permutation::EpochOrder;
 use pslite_node::{BalanceOpen, BatchReport, BatchSession};
 
 use super::*;
@@ -85,7 +85,7 @@ entry! {
         if samples.is_null() && count > 0 {
             return Err(invalid("samples is NULL"));
         }
-        let order = Order::new(length, seed, epoch);
+        let order = EpochOrder::new(length, seed, epoch);
         for at in 0..count {
             // SAFETY: room for `count` numbers (top of entry.rs).
             unsafe { samples.add(at).write(order.sample(place.wrapping_add(at as u64))) };

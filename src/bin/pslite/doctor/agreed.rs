@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pslite::cluster::alike::Alike;
-use pslite::node::{Asked, Lookup, Settings};
+use pslite::node::{Lookup, ProgramSettings, Settings};
 
 use super::job::JobVariables;
 use super::{Finding, Severity};
@@ -45,7 +45,7 @@ fn read(job: &JobVariables, lookup: Env<'_>) -> Result<Settings, String> {
         names.filter_map(|name| Some((name.clone(), lookup(&name)?))).collect();
     all.extend(job.role.clone().map(|role| ("DMLC_ROLE".to_owned(), role)));
     let lookup: Lookup = Arc::new(move |name| all.get(name).cloned());
-    Settings::read(&lookup, &Asked::default()).map_err(|error| error.to_string())
+    Settings::read(&lookup, &ProgramSettings::default()).map_err(|error| error.to_string())
 }
 
 fn with_scheduler(settings: &Settings) -> Vec<Finding> {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use pslite::node::settings::names;
-use pslite::node::{Asked, Lookup, Settings};
+use pslite::node::{Lookup, ProgramSettings, Settings};
 
 use super::Finding;
 
@@ -29,7 +29,9 @@ fn vain(role: Option<&str>, variables: &[(String, String)]) -> Vec<Finding> {
     let lookup: Lookup = Arc::new(move |name| {
         all.iter().find(|(known, _)| known == name).map(|(_, text)| text.clone())
     });
-    let Ok(settings) = Settings::read(&lookup, &Asked::default()) else { return Vec::new() };
+    let Ok(settings) = Settings::read(&lookup, &ProgramSettings::default()) else {
+        return Vec::new();
+    };
     let texts = settings.without_effect(&lookup);
     texts.into_iter().map(|text| Finding::warning(TOPIC, text, ADVICE)).collect()
 }

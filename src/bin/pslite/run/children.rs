@@ -19,7 +19,7 @@ use std::os::unix::process::CommandExt;
 
 use super::job::{Job, ProcessOutcome, RunAction};
 use super::output::{Tails, copy_errors, copy_lines};
-use super::plan::{Process, RunPlan};
+use super::plan::{JobProcess, RunPlan};
 use super::verdict;
 use crate::exec;
 use crate::scheduler_address::{Address, operator};
@@ -217,7 +217,7 @@ fn finish(running: Vec<Running>, events: &Receiver<ChildEvent>, closed: usize) {
 
 fn start(
     index: usize,
-    process: &Process,
+    process: &JobProcess,
     tails: &Tails,
     events: &SyncSender<ChildEvent>,
 ) -> Result<Running> {

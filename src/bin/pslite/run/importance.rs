@@ -5,15 +5,15 @@
 use std::ffi::OsStr;
 use std::sync::Arc;
 
-use pslite::node::{Asked, Lookup, Settings};
+use pslite::node::{Lookup, ProgramSettings, Settings};
 
 use super::job::Importance;
-use super::plan::{Process, ProcessRole};
+use super::plan::{JobProcess, ProcessRole};
 
 /// What the job loses with that process. A process whose settings are nonsense ends with an error
 /// that says so, and the job with it.
-pub(super) fn of(process: &Process) -> Importance {
-    let settings = Settings::read(&variables_of(process), &Asked::default()).ok();
+pub(super) fn of(process: &JobProcess) -> Importance {
+    let settings = Settings::read(&variables_of(process), &ProgramSettings::default()).ok();
     let elastic = settings.as_ref().filter(|settings| settings.follows_pieces());
     match process.role {
         ProcessRole::Worker if elastic.is_some_and(|settings| settings.elastic_workers) => {
@@ -31,7 +31,7 @@ fn has_copies(settings: &Settings) -> bool {
 }
 
 /// The environment of that process: its own variables, and those of this one.
-fn variables_of(process: &Process) -> Lookup {
+fn variables_of(process: &JobProcess) -> Lookup {
     let own = process.variables.clone();
     Arc::new(move |name| {
         let value = own.get(OsStr::new(name)).cloned().or_else(|| std::env::var_os(name))?;
@@ -55,7 +55,7 @@ mod tests {
             ("DMLC_NUM_SERVER", count.as_str()),
         ];
         let all = always.iter().chain(variables).map(|(name, value)| (name.into(), value.into()));
-        of(&Process {
+        of(&JobProcess {
             label: role.name().to_owned(),
             role,
             command: Vec::new(),

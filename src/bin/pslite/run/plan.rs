@@ -37,7 +37,7 @@ impl ProcessRole {
 
 /// One process to start.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub(crate) struct JobProcess {
     /// What the user calls it.
     pub(crate) label: String,
     pub(crate) role: ProcessRole,
@@ -51,7 +51,7 @@ pub(crate) struct Process {
 #[derive(Debug)]
 pub(crate) struct RunPlan {
     /// In the order of starting: the scheduler first.
-    pub(crate) processes: Vec<Process>,
+    pub(crate) processes: Vec<JobProcess>,
     /// Where the scheduler listens that is started here, if it is ours.
     pub(crate) scheduler: Option<Address>,
     /// Keep the ports of the scheduler and of torch from others while we prepare.
@@ -97,7 +97,7 @@ impl RunPlan {
                     ProcessRole::Server => arguments.native_servers,
                     ProcessRole::Worker => false,
                 };
-                processes.push(Process {
+                processes.push(JobProcess {
                     label: label(role, index),
                     role,
                     command: if native { alone(role)? } else { arguments.command.clone() },

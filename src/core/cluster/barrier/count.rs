@@ -4,31 +4,32 @@
 use std::time::Duration;
 
 use super::super::journal::{Change, Entry, Passed, Record};
-use super::super::{Action, Cluster, Failure, FailureKind};
-use super::{BETWEEN, Entered, FIRST_DOMAIN, is_of_first};
+use super::super::{Action, Cluster, JobFailure, JobFailureKind};
+use super::{BETWEEN, BarrierWord, Entered, FIRST_DOMAIN, is_of_first};
 use crate::wire::{
     ALL_GROUP, Command, Control, EMPTY, Message, Meta, Node, NodeId, Role, SCHEDULER, SERVER_GROUP,
     WORKER_GROUP, server_id,
 };
 
 impl Cluster {
-    /// A node asks to be let in to a barrier, with the message of that number.
+    /// A node asks to be let in to a barrier.
     pub(in crate::cluster) fn let_in_to(
         &mut self,
-        (group, command): (i32, Command),
         now: Duration,
-        (from, customer_id, timestamp): (NodeId, i32, i32),
+        from: NodeId,
+        word: BarrierWord,
         out: &mut Vec<Action>,
     ) {
+        let BarrierWord { group, command, customer_id, number } = word;
         let domain = self.domain_of(from, customer_id, command);
         let came_out = self.meetings.passed.get(&(from, customer_id, group));
         let released = self.elastic.policy.released.contains(&from);
-        if self.elastic.on && (came_out == Some(&timestamp) || released) {
-            return self.let_out(from, (group, command), (customer_id, timestamp), out);
+        if self.elastic.on && (came_out == Some(&number) || released) {
+            return self.let_out(from, word, out);
         }
         let entered = self.meetings.entered.entry((group, domain)).or_default();
         entered.came(now, from);
-        entered.members.insert((from, customer_id), timestamp);
+        entered.members.insert((from, customer_id), number);
         if self.is_full(group, domain) {
             self.release(group, domain, customer_id, out);
         }
@@ -153,7 +154,11 @@ impl Cluster {
             }
             for ((id, customer), number) in entered.members {
                 if self.is_let_out(id) {
-                    self.let_out(id, (group, command), (customer, number), out);
+                    self.let_out(
+                        id,
+                        BarrierWord { group, command, customer_id: customer, number },
+                        out,
+                    );
                 }
             }
             return;
@@ -164,7 +169,7 @@ impl Cluster {
         }
         for id in ids {
             if self.is_let_out(id) {
-                self.let_out(id, (group, command), (customer_id, EMPTY), out);
+                self.let_out(id, BarrierWord { group, command, customer_id, number: EMPTY }, out);
             }
         }
     }
@@ -184,16 +189,8 @@ impl Cluster {
         !absent && (id != self.me.id || !self.config.standing_scheduler)
     }
 
-    /// `number`: of the message by which it entered, in an elastic job, where that may be asked and
-    /// answered twice: the second answer must not free the next barrier. It travels as `head`,
-    /// which control messages do not use.
-    fn let_out(
-        &mut self,
-        id: NodeId,
-        (group, command): (i32, Command),
-        (customer_id, number): (i32, i32),
-        out: &mut Vec<Action>,
-    ) {
+    fn let_out(&mut self, id: NodeId, word: BarrierWord, out: &mut Vec<Action>) {
+        let BarrierWord { group, command, customer_id, number } = word;
         let mut control = Control::new(command);
         control.barrier_group = group;
         let timestamp = self.next_timestamp();
@@ -210,7 +207,8 @@ impl Cluster {
         let passed: Vec<_> =
             self.meetings.passed.range(all).map(|(place, number)| (*place, *number)).collect();
         for ((_, customer_id, group), number) in passed {
-            self.let_out(id, (group, Command::Barrier), (customer_id, number), out);
+            let command = Command::Barrier;
+            self.let_out(id, BarrierWord { group, command, customer_id, number }, out);
         }
     }
 
@@ -256,7 +254,7 @@ impl Cluster {
             }
         }
         if let Some((id, text)) = broken {
-            let failure = Failure { kind: FailureKind::PeerLost, text };
+            let failure = JobFailure { kind: JobFailureKind::PeerLost, text };
             self.fail_everywhere(id, failure, out);
         }
     }

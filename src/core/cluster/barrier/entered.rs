@@ -1,16 +1,16 @@
-//! Who is in which barrier ([`Meetings`]), as the one who waits knows it ([`Ticket`]) and as the
-//! scheduler does ([`Entered`]). Must not know of the other members.
+//! Who is in which barrier ([`Meetings`]), as the one who waits knows it ([`BarrierTicket`]) and as
+//! the scheduler does ([`Entered`]). Must not know of the other members.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::wire::{NodeId, is_worker};
+use crate::wire::{Command, NodeId, is_worker};
 
 /// The barriers of a job.
 #[derive(Debug, Default)]
 pub(in crate::cluster) struct Meetings {
     /// My customers that wait.
-    pub(in crate::cluster) tickets: Vec<Ticket>,
+    pub(in crate::cluster) tickets: Vec<BarrierTicket>,
     /// My customers that came later.
     pub(in crate::cluster) late: BTreeSet<i32>,
     /// Scheduler: who is in which barrier, by its group and domain.
@@ -23,7 +23,7 @@ pub(in crate::cluster) struct Meetings {
 
 /// A customer of this process that waits.
 #[derive(Clone, Debug)]
-pub(in crate::cluster) struct Ticket {
+pub(in crate::cluster) struct BarrierTicket {
     pub(in crate::cluster) ticket: u64,
     pub(in crate::cluster) customer_id: i32,
     pub(in crate::cluster) group: i32,
@@ -32,6 +32,18 @@ pub(in crate::cluster) struct Ticket {
     pub(in crate::cluster) instance: bool,
     /// The number of the message that entered the barrier.
     pub(in crate::cluster) timestamp: i32,
+}
+
+/// What is said of a barrier: that a customer enters it, or may leave it.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::cluster) struct BarrierWord {
+    pub(in crate::cluster) group: i32,
+    pub(in crate::cluster) command: Command,
+    pub(in crate::cluster) customer_id: i32,
+    /// Of the message by which the customer entered. An elastic job says it of a release too: that
+    /// may be asked and answered twice, and the second answer must not free the next barrier. It
+    /// travels as `head`, which control messages do not use. Elsewhere a release has `EMPTY`.
+    pub(in crate::cluster) number: i32,
 }
 
 /// Who is in a barrier at the scheduler.

@@ -1,7 +1,7 @@
 //! Elastic jobs, one thing at a time.
 
 use super::world::{SECOND, World, config};
-use crate::cluster::{Action, Cluster, Difference, Event, Failure, MemberState, Tell};
+use crate::cluster::{Action, Cluster, Difference, Event, JobFailure, MemberState, Tell};
 use crate::wire::elastic::{SchedulerMessage, SchedulerMessageKind};
 use crate::wire::topic::{ProbeRequest, Topic};
 use crate::wire::{
@@ -23,7 +23,7 @@ impl World {
         );
     }
 
-    pub(super) fn done(&self, i: usize, ticket: u64) -> Option<Result<(), Failure>> {
+    pub(super) fn done(&self, i: usize, ticket: u64) -> Option<Result<(), JobFailure>> {
         self.actions[i].iter().find_map(|action| match action {
             Action::BarrierDone { ticket: t, result } if *t == ticket => Some(result.clone()),
             _ => None,

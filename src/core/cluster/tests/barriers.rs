@@ -40,7 +40,7 @@ fn a_wrong_group_is_an_error_at_once() {
     let mut job = Job::of(1, 1);
     job.start();
     job.barrier(2, 1, 0, SERVER_GROUP);
-    assert_eq!(job.done(2, 1).unwrap().unwrap_err().kind, FailureKind::Config);
+    assert_eq!(job.done(2, 1).unwrap().unwrap_err().kind, JobFailureKind::Config);
 }
 
 #[test]

@@ -237,7 +237,7 @@ impl Flights {
     }
 
     /// A ticket means nothing any more. A push that was to use it uses the one in its place.
-    pub fn void_ticket(&mut self, (key, from, to): trees::Part, void: Void) {
+    pub fn void_ticket(&mut self, (key, from, to): trees::RelayPart, void: Void) {
         let Some(tickets) = &mut self.tickets else { return };
         let range = (from, to);
         let last = tickets.void.entry((key, range)).or_insert(void);

@@ -5,7 +5,7 @@ use super::Model;
 
 /// Seconds for each byte that a server holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::placement) struct Lane {
+pub(in crate::placement) struct ServerLane {
     /// Until all workers have pushed it, and copies of others that come meanwhile.
     pub(in crate::placement) receive: f64,
     /// Until all workers have pulled it, and its copy is sent.
@@ -13,7 +13,7 @@ pub(in crate::placement) struct Lane {
 }
 
 /// In the order of [`Model::servers`]. Loads say how many copies come to whom.
-pub(super) fn lanes(model: &Model, loads: &[f64]) -> Vec<Lane> {
+pub(super) fn lanes(model: &Model, loads: &[f64]) -> Vec<ServerLane> {
     let ratio = model.replicas.ratio();
     let load = |index: usize| loads.get(index).copied().unwrap_or(0.0);
     let host = |index: usize| model.servers.get(index).and_then(|server| server.host);
@@ -30,7 +30,7 @@ pub(super) fn lanes(model: &Model, loads: &[f64]) -> Vec<Lane> {
         let kept = if load(index) > 0.0 { ratio * kept / load(index) } else { 0.0 };
         let [push, pull] = model.caps.get(index).copied().unwrap_or([f64::INFINITY; 2]);
         let served = count * server.slowdown;
-        Lane {
+        ServerLane {
             receive: ((served + kept) / server.down).max(1.0 / push),
             send: ((served + if out { ratio } else { 0.0 }) / server.up).max(1.0 / pull),
         }

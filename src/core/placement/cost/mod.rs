@@ -21,7 +21,7 @@ mod simplex;
 mod tests;
 
 pub use cards::{PairCap, Server, Worker};
-pub(super) use lanes::Lane;
+pub(super) use lanes::ServerLane;
 pub use model::Model;
 pub(in crate::placement) use model::bytes;
 pub use program::MOST_SERVERS;

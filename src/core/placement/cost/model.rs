@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::cards::{PairCap, Server, Worker};
 use super::replicas::Replicas;
 use super::rows::{self, Row};
-use crate::placement::layout::{Holding, PieceLoad, holdings};
+use crate::placement::layout::{PieceLoad, ServerHolding, holdings};
 use crate::wire::NodeId;
 
 /// A rate below that share of the fastest one counts as that share: such a server gets next to
@@ -147,7 +147,7 @@ impl Model {
 
     /// The same, by what each owner holds.
     #[must_use]
-    pub fn loads_held(&self, held: &BTreeMap<NodeId, Holding>) -> (Vec<f64>, f64) {
+    pub fn loads_held(&self, held: &BTreeMap<NodeId, ServerHolding>) -> (Vec<f64>, f64) {
         let mut loads = vec![0.0; self.servers.len()];
         let mut homeless = 0.0;
         for (owner, holding) in held {

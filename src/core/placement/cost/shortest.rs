@@ -1,7 +1,7 @@
 //! What is asked of a [`Model`] about other loads than those of now: the shortest round, and the
 //! loads towards which to move. Which way that is computed depends on the number of servers.
 
-use super::lanes::Lane;
+use super::lanes::ServerLane;
 use super::model::Model;
 use super::program::{MOST_SERVERS, Start};
 use super::{bound, lanes, level, program};
@@ -26,7 +26,7 @@ impl Model {
     }
 
     /// What a byte takes at each server alone.
-    pub(in crate::placement) fn lanes(&self, loads: &[f64]) -> Vec<Lane> {
+    pub(in crate::placement) fn lanes(&self, loads: &[f64]) -> Vec<ServerLane> {
         lanes::lanes(self, loads)
     }
 }

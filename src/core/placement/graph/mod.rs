@@ -51,7 +51,7 @@ pub use drawing::drawing;
 pub use error::GraphError;
 pub use limits::MOST_SITES;
 pub use named::NamedGraph;
-pub use predict::{ServingOrder, Transfer, predict};
+pub use predict::{ServingOrder, TransferMode, predict};
 pub use roots::Roots;
 pub use scheme::{Scheme, Tree};
 pub use sites::{Edge, Graph};

@@ -32,14 +32,14 @@ pub enum ServingOrder {
 
 /// How values travel.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Transfer {
+pub struct TransferMode {
     /// Bytes of a part. The last one is not smaller: all parts are a little smaller instead.
     pub part: f64,
     /// Who goes first.
     pub order: ServingOrder,
 }
 
-impl Transfer {
+impl TransferMode {
     /// What NetStorm and stock do: 4 MB (NetStorm's chunk of 10^6 elements), first come, first
     /// served.
     pub const PUBLISHED: Self = Self { part: 4e6, order: ServingOrder::Arrival };
@@ -55,7 +55,7 @@ pub fn predict(
     graph: &Graph,
     scheme: &Scheme,
     bytes: f64,
-    transfer: Transfer,
+    transfer: TransferMode,
 ) -> Result<f64, GraphError> {
     scheme.validate(graph)?;
     let parts = parts(bytes, transfer.part)?;

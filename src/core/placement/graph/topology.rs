@@ -6,7 +6,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::routes::SiteRoutes;
-use super::{Graph, GraphError, Scheme, Transfer, Tree};
+use super::{Graph, GraphError, Scheme, TransferMode, Tree};
 use super::{balanced, fapt, packed, predict, star, tsengine};
 
 /// By how much a round must be shorter than that of the star before `auto` takes trees: they cost
@@ -57,7 +57,7 @@ pub fn propose(
     topology: Topology,
     shares: &[f64],
     bytes: f64,
-    transfer: Transfer,
+    transfer: TransferMode,
 ) -> Result<Proposal, GraphError> {
     graph.check(shares)?;
     let proposed = |topology| {

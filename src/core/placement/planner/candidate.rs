@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::placement::layout::{Holding, PieceLoad};
+use crate::placement::layout::{PieceLoad, ServerHolding};
 use crate::placement::tuning::SETTLE_RESTARTS_MAX;
 use crate::wire::NodeId;
 
@@ -34,7 +34,7 @@ pub(super) struct OnTrial {
     /// The layout before it.
     pub(super) layout: Vec<PieceLoad>,
     /// What servers held by it.
-    pub(super) held: BTreeMap<NodeId, Holding>,
+    pub(super) held: BTreeMap<NodeId, ServerHolding>,
     /// What to expect of it, for people.
     pub(super) predicted: f64,
     /// How the rounds of each report since compare with it.

@@ -8,7 +8,7 @@ use super::gates::{Decision, GateStage};
 use super::hold::NetworkTimes;
 use super::look::{Basis, PlannerLook};
 use super::reason::Reason;
-use super::settings::Settings;
+use super::settings::PlacementSettings;
 use super::state::Planner;
 use crate::placement::cost::bytes;
 use crate::placement::layout::{Plan, apply};
@@ -168,7 +168,7 @@ impl Planner {
 
     /// For how long a plan has to be worth it.
     fn settle(&self, plan: &Plan, joining: bool) -> Duration {
-        let Settings { settle, steady, .. } = self.settings;
+        let PlacementSettings { settle, steady, .. } = self.settings;
         let round = Duration::try_from_secs_f64(plan.before).unwrap_or(steady).min(steady);
         let is_small = !joining && plan.before < SMALL_GAIN * plan.predicted;
         if is_small { settle.max(round) } else { settle }
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn a_small_gain_has_to_last_a_round() {
-        let planner = Planner::new(Settings::default());
+        let planner = Planner::new(PlacementSettings::default());
         let settle = |before, predicted, joining| {
             let (moves, reason) = (Vec::new(), String::new());
             let plan = Plan { moves, before, predicted, bound: None, moved_bytes: 1, reason };

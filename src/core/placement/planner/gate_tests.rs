@@ -85,7 +85,7 @@ fn spoilt(seed: u64) -> Lab {
     let mut random = Random::new(seed);
     let layout = by_hash(&[10_000_000], 2);
     let rates = [150.0 + 100.0 * random.unit(), 40.0 + 60.0 * random.unit()].map(|r| r * MBIT);
-    let mut lab = Lab::new(&[400.0 * MBIT; 3], &rates, layout, Settings::default());
+    let mut lab = Lab::new(&[400.0 * MBIT; 3], &rates, layout, PlacementSettings::default());
     (lab.noise, lab.moves_cost) = (0.05, true);
     lab.hidden = |layout| {
         let first = holdings(layout).get(&8).map_or(0, |held| held.bytes);
@@ -125,7 +125,7 @@ fn refuted() {
         let rate = (50.0 + 200.0 * random.unit()) * MBIT;
         let mut layout = spread(40e6, 160, &[8, 12, 14]);
         layout.push(piece(1000, 0, 100_000, 10));
-        let mut lab = Lab::new(&[4.0 * rate; 4], &[rate; 4], layout, Settings::default());
+        let mut lab = Lab::new(&[4.0 * rate; 4], &[rate; 4], layout, PlacementSettings::default());
         (lab.noise, lab.moves_cost) = (0.02, true);
         lab.paces.insert(10, 0.001 * rate);
         set(&mut lab);
@@ -144,7 +144,7 @@ fn first_round() {
         let mut layout = spread(40e6, 160, &[8, 10, 12, 14]);
         layout.push(piece(1000, 0, 10_000_000, 8));
         layout.iter_mut().for_each(|piece| piece.divisible = false);
-        let mut lab = Lab::new(&[400.0 * MBIT; 4], &rates, layout, Settings::default());
+        let mut lab = Lab::new(&[400.0 * MBIT; 4], &rates, layout, PlacementSettings::default());
         (lab.noise, lab.moves_cost, lab.whole_at_first) = (0.05, true, true);
         set(&mut lab);
         rounds(&mut lab, 12);
@@ -161,7 +161,10 @@ fn copies_first() {
         let mut random = Random::new(seed);
         let mut rate = |low: f64, high: f64| (low + (high - low) * random.unit()) * MBIT;
         let rates = [rate(200.0, 500.0), rate(200.0, 500.0), rate(200.0, 500.0), rate(20.0, 40.0)];
-        let settings = Settings { replicas: Replicas::Next { ratio: 1.0 }, ..Settings::default() };
+        let settings = PlacementSettings {
+            replicas: Replicas::Next { ratio: 1.0 },
+            ..PlacementSettings::default()
+        };
         let mut lab = Lab::new(&[500.0 * MBIT; 4], &rates, resnet50_by_hash(4), settings);
         (lab.noise, lab.moves_cost) = (0.05, true);
         set(&mut lab);

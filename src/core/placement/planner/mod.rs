@@ -32,6 +32,6 @@ pub use copies::CopyPairs;
 pub use members::{Duty, Members, ServerMember, WorkerMember};
 pub use reason::Reason;
 pub use report::Report;
-pub use settings::Settings;
+pub use settings::PlacementSettings;
 pub use state::{MOST_PIECES, Planner};
 pub use status::{ServerStatus, Status};

@@ -74,7 +74,7 @@ impl Planner {
 mod tests {
     use super::*;
     use crate::placement::layout::PieceLoad;
-    use crate::placement::planner::{Duty, Members, ServerMember, Settings, WorkerMember};
+    use crate::placement::planner::{Duty, Members, PlacementSettings, ServerMember, WorkerMember};
     use crate::placement::tests::jobs::piece;
     use crate::wire::elastic::OPAQUE_END;
 
@@ -91,7 +91,8 @@ mod tests {
             servers.push(server(8, Duty::Draining));
         }
         let workers = [9, 11].map(|id| WorkerMember { id, host: None }).to_vec();
-        let mut planner = Planner::new(Settings { period: SECOND, ..Settings::default() });
+        let mut planner =
+            Planner::new(PlacementSettings { period: SECOND, ..PlacementSettings::default() });
         planner.set_members(Members { workers, servers });
         planner.set_layout(layout).unwrap();
         planner

@@ -9,12 +9,12 @@ use crate::placement::tuning::{LOOK_PERIOD, SETTLE, STEADY};
 
 /// How to plan.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct PlacementSettings {
     /// False: nothing moves unless it must (a server is drained or gone).
     pub enabled: bool,
     /// Copies of the pieces.
     pub replicas: Replicas,
-    /// Planner A. Its horizon is set by [`Settings::steady`].
+    /// Planner A. Its horizon is set by [`PlacementSettings::steady`].
     pub shares: ShareParameters,
     /// Planner C.
     pub stragglers: StragglerParameters,
@@ -29,7 +29,7 @@ pub struct Settings {
     pub steady: Duration,
 }
 
-impl Default for Settings {
+impl Default for PlacementSettings {
     fn default() -> Self {
         Self {
             enabled: true,

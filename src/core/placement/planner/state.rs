@@ -11,7 +11,7 @@ use super::hold::{NetworkTimes, RollbackHold};
 use super::members::{Duty, Members, ServerMember, ids};
 use super::reason::Reason;
 use super::report::Report;
-use super::settings::Settings;
+use super::settings::PlacementSettings;
 use crate::placement::layout::{LayoutError, PieceLoad, Summary, sort};
 use crate::placement::links::Network;
 use crate::placement::stragglers::{Cause, Stragglers, Times, Trial};
@@ -20,7 +20,7 @@ use crate::wire::NodeId;
 /// The planner.
 #[derive(Clone, Debug)]
 pub struct Planner {
-    pub(super) settings: Settings,
+    pub(super) settings: PlacementSettings,
     pub(super) members: Members,
     pub(super) layout: Vec<PieceLoad>,
     pub(super) summary: Summary,
@@ -72,7 +72,7 @@ pub const MOST_PIECES: usize = 1 << 20;
 impl Planner {
     /// A planner that knows nothing yet.
     #[must_use]
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: PlacementSettings) -> Self {
         let stragglers = Stragglers::new(settings.stragglers.clone());
         Self {
             settings,
@@ -182,7 +182,7 @@ impl Planner {
     /// One that knows nothing, of the same job. The round under way and the next one do not count:
     /// they are of what was before.
     #[must_use]
-    pub fn anew(&self, settings: Settings) -> Self {
+    pub fn anew(&self, settings: PlacementSettings) -> Self {
         let (switch_round, progress) = (self.newest_round().saturating_add(2), self.progress);
         Self { switch_round, progress, ..Self::new(settings) }
     }

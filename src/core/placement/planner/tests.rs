@@ -31,12 +31,14 @@ fn status(lab: &Lab) -> Status {
 fn the_table_of_speedups() {
     for (rates, gain) in [([1.0, 1.0, 0.25, 0.25], 2.58), ([1.0, 1.0, 1.0, 0.1], 7.95)] {
         let rates = rates.map(|rate| rate * 50.0 * MB);
-        let lab = Lab::new(&[50.0 * MB; 8], &rates, resnet50_by_hash(4), Settings::default());
+        let lab =
+            Lab::new(&[50.0 * MB; 8], &rates, resnet50_by_hash(4), PlacementSettings::default());
         let hash = seconds(&lab);
         let model = model_of(&[50.0 * MB; 8], &rates);
         let plan = shares::plan(&lab.layout, &model, &ShareParameters::default()).unwrap();
         let after = apply(&lab.layout, &plan.unwrap().moves).unwrap();
-        let shared = seconds(&Lab::new(&[50.0 * MB; 8], &rates, after, Settings::default()));
+        let shared =
+            seconds(&Lab::new(&[50.0 * MB; 8], &rates, after, PlacementSettings::default()));
         println!("hash {hash:.3} s, shares {shared:.3} s: {:.3}", hash / shared);
         assert!((hash / shared / gain - 1.0).abs() < 0.05, "{}, not {gain}", hash / shared);
     }
@@ -48,7 +50,7 @@ fn a_slow_server_is_relieved_within_seconds() {
     let rates = [500.0, 500.0, 500.0, 50.0].map(|rate| rate * MBIT);
     for copies in [0.0, 1.0] {
         let replicas = if copies > 0.0 { Replicas::Next { ratio: copies } } else { Replicas::None };
-        let settings = Settings { replicas, ..Settings::default() };
+        let settings = PlacementSettings { replicas, ..PlacementSettings::default() };
         let mut lab = Lab::new(&[500.0 * MBIT; 4], &rates, resnet50_by_hash(4), settings);
         lab.noise = 0.05;
         let hash = seconds(&lab);
@@ -75,7 +77,7 @@ fn a_slow_server_is_relieved_within_seconds() {
 #[test]
 fn equal_rates_and_noise_for_200_rounds_move_nothing() {
     for replicas in [Replicas::None, Replicas::Next { ratio: 1.0 }] {
-        let settings = Settings { replicas, ..Settings::default() };
+        let settings = PlacementSettings { replicas, ..PlacementSettings::default() };
         let mut lab =
             Lab::new(&[200.0 * MBIT; 4], &[200.0 * MBIT; 4], resnet50_by_hash(4), settings);
         lab.noise = 0.05;
@@ -96,7 +98,8 @@ fn three_causes_are_told_apart_and_cured() {
     // A huge tensor at one server, and the rest spread.
     let mut layout = spread(65.0 * MB, 160, &[8, 10, 12, 14]);
     layout.push(piece(1000, 0, 35_000_000 / 4, 8));
-    let mut lab = Lab::new(&[400.0 * MBIT; 4], &[200.0 * MBIT; 4], layout, Settings::default());
+    let mut lab =
+        Lab::new(&[400.0 * MBIT; 4], &[200.0 * MBIT; 4], layout, PlacementSettings::default());
     lab.noise = 0.05;
     let cure = |lab: &mut Lab, name: &str, expected: Option<Cause>| {
         let (before, plans) = (seconds(lab), lab.plans.len());
@@ -138,7 +141,7 @@ fn three_causes_are_told_apart_and_cured() {
 #[test]
 fn changing_rates_are_followed() {
     let mut chance = Random::new(20);
-    let settings = Settings::default();
+    let settings = PlacementSettings::default();
     let mut lab = Lab::new(&[800.0 * MBIT; 4], &[200.0 * MBIT; 4], resnet50_by_hash(4), settings);
     (lab.noise, lab.delay) = (0.05, 2);
     lab.play(20.0);
@@ -169,7 +172,8 @@ fn changing_rates_are_followed() {
 #[test]
 fn a_plan_for_what_was_not_known_yet_is_soon_followed_by_another() {
     let rates = [200.0, 200.0, 200.0, 20.0].map(|rate| rate * MBIT);
-    let mut lab = Lab::new(&[800.0 * MBIT; 4], &rates, resnet50_by_hash(4), Settings::default());
+    let mut lab =
+        Lab::new(&[800.0 * MBIT; 4], &rates, resnet50_by_hash(4), PlacementSettings::default());
     lab.waits = true;
     while lab.plans.is_empty() && lab.now < 120.0 {
         lab.round();
@@ -186,7 +190,7 @@ fn a_plan_for_what_was_not_known_yet_is_soon_followed_by_another() {
 /// to lie so that servers that send need not wait for those that still receive.
 #[test]
 fn servers_get_their_parts_of_a_tensor_at_about_the_same_time() {
-    let settings = Settings::default();
+    let settings = PlacementSettings::default();
     let mut lab = Lab::new(&[400.0 * MBIT; 4], &[200.0 * MBIT; 4], resnet50_by_hash(4), settings);
     (lab.noise, lab.delay) = (0.02, 2);
     let seconds = |lab: &Lab| {
@@ -209,8 +213,12 @@ fn servers_get_their_parts_of_a_tensor_at_about_the_same_time() {
 
 #[test]
 fn without_links_the_times_of_workers_are_enough() {
-    let mut lab =
-        Lab::new(&[800.0 * MBIT; 4], &[200.0 * MBIT; 3], resnet50_by_hash(3), Settings::default());
+    let mut lab = Lab::new(
+        &[800.0 * MBIT; 4],
+        &[200.0 * MBIT; 3],
+        resnet50_by_hash(3),
+        PlacementSettings::default(),
+    );
     (lab.links, lab.noise) = (false, 0.05);
     // 57 % at one server, and another one slow.
     lab.servers.insert(12, Node { cpu: 60.0 * MBIT, ..Node::new(200.0 * MBIT) });
@@ -232,7 +240,8 @@ fn without_links_the_times_of_workers_are_enough() {
 #[test]
 fn on_one_host_only_a_straggler_counts() {
     let layout = resnet50_by_hash(2);
-    let mut lab = Lab::new(&[800.0 * MBIT; 2], &[200.0 * MBIT; 2], layout, Settings::default());
+    let mut lab =
+        Lab::new(&[800.0 * MBIT; 2], &[200.0 * MBIT; 2], layout, PlacementSettings::default());
     (lab.host, lab.noise) = (Some(1), 0.15);
     lab.tell_members();
     for _ in 0..60 {
@@ -251,7 +260,8 @@ fn on_one_host_only_a_straggler_counts() {
 #[test]
 fn a_link_that_lies_is_found_out() {
     let layout = resnet50_by_hash(4);
-    let mut lab = Lab::new(&[800.0 * MBIT; 4], &[200.0 * MBIT; 4], layout, Settings::default());
+    let mut lab =
+        Lab::new(&[800.0 * MBIT; 4], &[200.0 * MBIT; 4], layout, PlacementSettings::default());
     lab.noise = 0.05;
     lab.seeming.insert(10, 3.0);
     for _ in 0..200 {
@@ -265,7 +275,7 @@ fn a_link_that_lies_is_found_out() {
 /// The rounds of before were of another kind: along trees, say.
 #[test]
 fn a_planner_that_begins_anew_counts_no_round_of_before() {
-    let settings = Settings::default();
+    let settings = PlacementSettings::default();
     let mut lab =
         Lab::new(&[400.0 * MBIT; 4], &[200.0 * MBIT; 4], resnet50_by_hash(4), settings.clone());
     for _ in 0..10 {
@@ -284,7 +294,8 @@ fn a_planner_that_begins_anew_counts_no_round_of_before() {
 fn what_turns_out_worse_goes_back() {
     let layout = resnet50_by_hash(2);
     let rates = [200.0 * MBIT, 120.0 * MBIT];
-    let mut lab = Lab::new(&[800.0 * MBIT; 4], &rates, layout.clone(), Settings::default());
+    let mut lab =
+        Lab::new(&[800.0 * MBIT; 4], &rates, layout.clone(), PlacementSettings::default());
     lab.hidden = |layout| {
         let total: u64 = layout.iter().map(|piece| piece.bytes).sum();
         let even = holdings(layout)[&8].bytes as f64 / total as f64;
@@ -333,7 +344,8 @@ fn what_turns_out_worse_goes_back() {
 #[test]
 fn a_changed_network_ends_the_wait_after_a_plan_that_went_back() {
     let rates = [200.0 * MBIT, 120.0 * MBIT];
-    let mut lab = Lab::new(&[800.0 * MBIT; 4], &rates, resnet50_by_hash(2), Settings::default());
+    let mut lab =
+        Lab::new(&[800.0 * MBIT; 4], &rates, resnet50_by_hash(2), PlacementSettings::default());
     lab.hidden = |layout| {
         let even = holdings(layout)[&8].bytes as f64 / 102_228_128.0;
         if (0.55..0.8).contains(&even) { 2.0 } else { 1.0 }
@@ -370,7 +382,7 @@ fn what_was_begun_in_another_network_is_not_judged() {
     let tried = || {
         let rates = [200.0 * MBIT, 120.0 * MBIT];
         let layout = resnet50_by_hash(2);
-        let mut lab = Lab::new(&[800.0 * MBIT; 4], &rates, layout, Settings::default());
+        let mut lab = Lab::new(&[800.0 * MBIT; 4], &rates, layout, PlacementSettings::default());
         lab.hidden = |layout| {
             let even = holdings(layout)[&8].bytes as f64 / 102_228_128.0;
             if (0.55..0.7).contains(&even) { 2.0 } else { 1.0 }
@@ -409,7 +421,8 @@ fn what_was_begun_in_another_network_is_not_judged() {
 fn rounds_refute_a_card_of_which_hardly_anything_is_seen() {
     let mut layout = spread(100.0 * MB, 160, &[8, 12, 14]);
     layout.push(piece(1000, 0, 20_000, 10));
-    let mut lab = Lab::new(&[800.0 * MBIT; 4], &[200.0 * MBIT; 4], layout, Settings::default());
+    let mut lab =
+        Lab::new(&[800.0 * MBIT; 4], &[200.0 * MBIT; 4], layout, PlacementSettings::default());
     // Else it is given its share.
     lab.planner.set_enabled(false);
     for _ in 0..10 {
@@ -431,7 +444,8 @@ fn rounds_refute_a_card_of_which_hardly_anything_is_seen() {
 #[test]
 fn a_slow_worker_moves_nothing_and_is_named() {
     let layout = resnet50_by_hash(4);
-    let mut lab = Lab::new(&[400.0 * MBIT; 4], &[200.0 * MBIT; 4], layout, Settings::default());
+    let mut lab =
+        Lab::new(&[400.0 * MBIT; 4], &[200.0 * MBIT; 4], layout, PlacementSettings::default());
     lab.noise = 0.05;
     lab.slow_workers.insert(11, 2.5);
     for _ in 0..60 {
@@ -444,7 +458,10 @@ fn a_slow_worker_moves_nothing_and_is_named() {
 #[test]
 fn servers_join_and_leave_and_vanish() {
     let layout = resnet50_by_hash(2);
-    let settings = Settings { replicas: Replicas::Next { ratio: 1.0 }, ..Settings::default() };
+    let settings = PlacementSettings {
+        replicas: Replicas::Next { ratio: 1.0 },
+        ..PlacementSettings::default()
+    };
     let mut lab = Lab::new(&[800.0 * MBIT; 4], &[200.0 * MBIT; 2], layout, settings);
     lab.noise = 0.05;
     let share = |lab: &Lab, id: NodeId| {
@@ -494,7 +511,7 @@ fn servers_join_and_leave_and_vanish() {
 #[test]
 fn another_number_of_servers_is_advised_to_the_operator() {
     let layout = resnet50_by_hash(2);
-    let settings = Settings::default();
+    let settings = PlacementSettings::default();
     let mut lab = Lab::new(&[800.0 * MBIT; 4], &[200.0 * MBIT; 2], layout, settings);
     lab.noise = 0.05;
     lab.play(60.0);
@@ -524,7 +541,8 @@ fn another_number_of_servers_is_advised_to_the_operator() {
 #[test]
 fn no_server_is_advised_where_most_of_a_round_is_computed() {
     let layout = resnet50_by_hash(4);
-    let mut lab = Lab::new(&[800.0 * MBIT; 2], &[400.0 * MBIT; 4], layout, Settings::default());
+    let mut lab =
+        Lab::new(&[800.0 * MBIT; 2], &[400.0 * MBIT; 4], layout, PlacementSettings::default());
     lab.noise = 0.05;
     lab.hidden = |_| 3.0;
     for _ in 0..60 {
@@ -539,7 +557,7 @@ fn plans_repeat() {
     let plans = || {
         let rates = [500.0, 300.0, 500.0, 50.0].map(|rate| rate * MBIT);
         let mut lab =
-            Lab::new(&[500.0 * MBIT; 4], &rates, resnet50_by_hash(4), Settings::default());
+            Lab::new(&[500.0 * MBIT; 4], &rates, resnet50_by_hash(4), PlacementSettings::default());
         lab.noise = 0.1;
         lab.play(60.0);
         lab.plans
@@ -552,7 +570,8 @@ fn plans_repeat() {
 #[test]
 fn nonsense_does_no_harm() {
     let layout = resnet50_by_hash(2);
-    let mut lab = Lab::new(&[800.0 * MBIT; 2], &[200.0 * MBIT; 2], layout, Settings::default());
+    let mut lab =
+        Lab::new(&[800.0 * MBIT; 2], &[200.0 * MBIT; 2], layout, PlacementSettings::default());
     lab.round();
     let bad = [f64::NAN, f64::INFINITY, -1.0, 0.0, 1e308, f64::MIN_POSITIVE];
     for (round, number) in bad.into_iter().enumerate() {
@@ -577,7 +596,7 @@ fn nonsense_does_no_harm() {
     let overlapping = vec![piece(1, 0, 10, 8), piece(1, 5, 20, 8)];
     assert!(lab.planner.set_layout(overlapping).is_err());
     assert_eq!(status(&lab).servers.iter().map(|server| server.bytes).sum::<u64>(), 102_228_128);
-    let mut empty = Planner::new(Settings::default());
+    let mut empty = Planner::new(PlacementSettings::default());
     assert_eq!(empty.tick(Duration::MAX, &mut || 0.5), None);
     assert!(empty.status(Duration::ZERO).servers.is_empty());
 }

@@ -25,7 +25,8 @@ pub(super) fn untuned(seed: u64) -> Lab {
     let workers = 2 + random.below(3) as usize;
     let rates: Vec<f64> = (0..servers).map(|_| (40.0 + 210.0 * random.unit()) * MBIT).collect();
     let layout = by_hash(&small_resnet50(), servers);
-    let mut lab = Lab::new(&vec![500.0 * MBIT; workers], &rates, layout, Settings::default());
+    let mut lab =
+        Lab::new(&vec![500.0 * MBIT; workers], &rates, layout, PlacementSettings::default());
     (lab.noise, lab.delay, lab.moves_cost, lab.whole_at_first) = (0.05, 2, true, true);
     lab.layout.iter_mut().for_each(|piece| piece.divisible = false);
     lab.planner.set_layout(lab.layout.clone()).unwrap();
@@ -116,7 +117,7 @@ fn who_holds_little_and_could_carry_more_is_filled() {
         let (idle, other) = (server_id(count - 1), server_id(0));
         let own = layout.iter_mut().filter(|piece| piece.owner == idle).skip(1);
         own.for_each(|piece| piece.owner = other);
-        let mut lab = Lab::new(&[500.0 * MBIT; 3], &rates, layout, Settings::default());
+        let mut lab = Lab::new(&[500.0 * MBIT; 3], &rates, layout, PlacementSettings::default());
         (lab.noise, lab.delay, lab.moves_cost, lab.waits) = (0.05, 2, true, true);
         lab.play(30.0);
         let total: u64 = lab.layout.iter().map(|piece| piece.bytes).sum();

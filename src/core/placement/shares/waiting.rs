@@ -6,7 +6,7 @@
 
 use smallvec::SmallVec;
 
-use crate::placement::cost::{Lane, Model, Worker, bytes};
+use crate::placement::cost::{Model, ServerLane, Worker, bytes};
 use crate::placement::layout::PieceLoad;
 
 /// What one tensor has at each server, in bytes. Most lie at one.
@@ -66,7 +66,11 @@ fn slowest(model: &Model, rate: fn(&Worker) -> f64) -> f64 {
 }
 
 /// When all of each tensor was pushed, one after the other; the first to be so comes first.
-fn pushed(tensors: Vec<TensorParts>, model: &Model, lanes: &[Lane]) -> Vec<(f64, TensorParts)> {
+fn pushed(
+    tensors: Vec<TensorParts>,
+    model: &Model,
+    lanes: &[ServerLane],
+) -> Vec<(f64, TensorParts)> {
     let up = slowest(model, |worker| worker.up);
     let (mut received, mut sent) = (vec![0.0; lanes.len()], 0.0);
     let whole = |parts: TensorParts| {
@@ -86,7 +90,7 @@ fn pushed(tensors: Vec<TensorParts>, model: &Model, lanes: &[Lane]) -> Vec<(f64,
 }
 
 /// When all tensors are pulled.
-fn pulled(tensors: Vec<TensorParts>, model: &Model, lanes: &[Lane]) -> f64 {
+fn pulled(tensors: Vec<TensorParts>, model: &Model, lanes: &[ServerLane]) -> f64 {
     let down = slowest(model, |worker| worker.down);
     let (mut free, mut taken) = (vec![0.0; lanes.len()], 0.0_f64);
     for (whole, parts) in &pushed(tensors, model, lanes) {

@@ -10,7 +10,7 @@ use crate::placement::cost::{Model, Replicas, Server, Worker};
 use crate::placement::layout::{Move, PieceLoad, Plan, apply, holdings};
 use crate::placement::links::{Pace, Receiver, Sample};
 use crate::placement::planner::{
-    CopyPairs, Duty, Members, Planner, Report, ServerMember, Settings, WorkerMember,
+    CopyPairs, Duty, Members, PlacementSettings, Planner, Report, ServerMember, WorkerMember,
 };
 use crate::placement::stragglers::{IterationTime, Profile, ServerTime, TimedRound};
 use crate::random::Random;
@@ -118,7 +118,7 @@ impl Lab {
         workers: &[f64],
         servers: &[f64],
         layout: Vec<PieceLoad>,
-        settings: Settings,
+        settings: PlacementSettings,
     ) -> Self {
         let nodes = |rates: &[f64], id: fn(usize) -> NodeId| -> BTreeMap<NodeId, Node> {
             rates.iter().enumerate().map(|(rank, rate)| (id(rank), Node::new(*rate))).collect()

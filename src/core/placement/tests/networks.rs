@@ -5,7 +5,7 @@
 use super::fluid::{Lab, Node};
 use super::jobs::{by_hash, resnet50, server_id, worker_id};
 use crate::placement::cost::Replicas;
-use crate::placement::planner::Settings;
+use crate::placement::planner::PlacementSettings;
 use crate::random::Random;
 use crate::wire::NodeId;
 
@@ -54,7 +54,7 @@ pub(crate) fn drawn(seed: u64, copies: bool) -> Lab {
     let (servers, workers) = (2 + random.below(7) as usize, 1 + random.below(8) as usize);
     let replicas = if copies { Replicas::Next { ratio: 1.0 } } else { Replicas::None };
     let layout = by_hash(&model(&mut random), servers);
-    let settings = Settings { replicas, ..Settings::default() };
+    let settings = PlacementSettings { replicas, ..PlacementSettings::default() };
     let ones = |count: usize| vec![1.0; count];
     let mut lab = Lab::new(&ones(workers), &ones(servers), layout, settings);
     lab.workers.values_mut().for_each(|node| *node = card(&mut random, 200.0, 800.0));

@@ -2,12 +2,12 @@
 //! second for thirty, so it is no part of a look: the caller takes the job, works it out on another
 //! thread ([`TreeAnswer::of`]), and brings the answer. Pure.
 
-use super::planted::Members;
+use super::planted::TreeMembers;
 use super::site_links::Carrying;
 use super::sites::Sites;
 use crate::placement::graph::{
-    Graph, GraphError, Proposal, Roots, Scheme, ServingOrder, Topology, Transfer, bound, predict,
-    propose,
+    Graph, GraphError, Proposal, Roots, Scheme, ServingOrder, Topology, TransferMode, bound,
+    predict, propose,
 };
 use crate::trees::{PARTS, SHORTEST_PART};
 use crate::wire::trees::TreeTable;
@@ -15,7 +15,7 @@ use crate::wire::trees::TreeTable;
 /// The network and the job at one moment, and what is asked of them.
 #[derive(Clone, Debug)]
 pub struct TreeJob {
-    pub(super) members: Members,
+    pub(super) members: TreeMembers,
     pub(super) sites: Sites,
     pub(super) carrying: Carrying,
     pub(super) graph: Graph,
@@ -105,9 +105,9 @@ impl TreeJob {
         self.bytes.max(SHORTEST_PART as f64)
     }
 
-    fn transfer(&self) -> Transfer {
+    fn transfer(&self) -> TransferMode {
         let part = (self.bytes / PARTS as f64).max(SHORTEST_PART as f64);
-        Transfer { part, order: ServingOrder::Round }
+        TransferMode { part, order: ServingOrder::Round }
     }
 
     /// The trees of sites as trees of nodes.

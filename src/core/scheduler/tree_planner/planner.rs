@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::job::{Jobs, TreeAnswer, TreeJob};
 use super::looks::{Better, Looks};
 use super::past::PastTrees;
-use super::planted::{Growth, Members, Planted, balanced, bytes, members, uses};
+use super::planted::{Growth, Planted, TreeMembers, balanced, bytes, members, uses};
 use super::shown;
 use super::site_links::SiteLinks;
 use super::sites::Sites;
@@ -19,7 +19,7 @@ use crate::cluster::{Cluster, Level};
 use crate::placement::graph::{NamedGraph, Topology};
 use crate::placement::measured::Measured;
 use crate::scheduler::lines::LogLines;
-use crate::scheduler::probes::Probe;
+use crate::scheduler::probes::ProbePair;
 use crate::scheduler::settings::PlannerSettings;
 use crate::scheduler::status::TreesStatus;
 use crate::wire::NodeId;
@@ -143,7 +143,7 @@ impl TreePlanner {
         cluster: &Cluster,
         plan: PlannerSettings<'_>,
         named: &NamedGraph,
-        members: Members,
+        members: TreeMembers,
         bytes: f64,
         lines: &mut LogLines,
     ) -> Option<Planned> {
@@ -168,7 +168,7 @@ impl TreePlanner {
     }
 
     /// True if trees stand as they were planned.
-    fn stands(&self, cluster: &Cluster, members: &Members, bytes: f64) -> bool {
+    fn stands(&self, cluster: &Cluster, members: &TreeMembers, bytes: f64) -> bool {
         self.planted.as_ref().is_some_and(|planted| {
             let longer = bytes > LONGER * planted.bytes;
             let back = planted.blocked && !self.links.are_any_stuck();
@@ -183,7 +183,7 @@ impl TreePlanner {
         now: Duration,
         cluster: &Cluster,
         plan: PlannerSettings<'_>,
-        members: &Members,
+        members: &TreeMembers,
         lines: &mut LogLines,
     ) -> Option<Planned> {
         if !self.stands(cluster, members, 0.0) {
@@ -212,7 +212,7 @@ impl TreePlanner {
         &mut self,
         cluster: &Cluster,
         topology: Topology,
-        members: Members,
+        members: TreeMembers,
     ) -> Option<Planned> {
         if self.stands(cluster, &members, 0.0) {
             return None;
@@ -247,7 +247,7 @@ impl TreePlanner {
         cluster: &Cluster,
         plan: PlannerSettings<'_>,
         named: &NamedGraph,
-        members: Members,
+        members: TreeMembers,
         bytes: f64,
     ) -> Result<TreeJob, String> {
         self.links.retain(&members.workers);
@@ -413,7 +413,7 @@ impl TreePlanner {
         now: Duration,
         cluster: &Cluster,
         plan: PlannerSettings<'_>,
-    ) -> Vec<Probe> {
+    ) -> Vec<ProbePair> {
         let planted = self.planted.as_ref().filter(|planted| planted.scheme.is_some());
         let links = plan.links.filter(|_| !plan.is_fixed());
         let Some((named, planted)) = links.zip(planted) else { return Vec::new() };

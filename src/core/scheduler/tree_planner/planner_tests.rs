@@ -24,7 +24,7 @@ fn triangle() -> NamedGraph {
 
 fn draft(named: &NamedGraph, cut: &[(usize, usize)], scheme: Option<Scheme>) -> TreeJob {
     let workers: Vec<NodeId> = (0..3).map(worker_id).collect();
-    let members = Members { servers: vec![server_id(0)], workers: workers.clone() };
+    let members = TreeMembers { servers: vec![server_id(0)], workers: workers.clone() };
     let at_sites = workers.into_iter().map(|worker| vec![worker]).collect();
     let sites = Sites::with(named.clone(), at_sites, vec![vec![server_id(0)], vec![], vec![]]);
     let mut rates = named.graph.resources().to_vec();
@@ -211,7 +211,7 @@ fn only_news_are_planned_for() {
 #[test]
 fn balanced_trees_follow_the_ranks() {
     let servers = vec![server_id(0), server_id(1)];
-    let members = Members { servers, workers: (0..7).map(worker_id).collect() };
+    let members = TreeMembers { servers, workers: (0..7).map(worker_id).collect() };
     let tree = balanced(Topology::Balanced(2), server_id(1), &members).unwrap();
     let table = Table::read(&tree).unwrap();
     assert_eq!((table.root(), table.members().len()), (server_id(1), 7));
@@ -227,7 +227,7 @@ fn hops_that_no_plan_goes_around_take_trees_away() {
     let tree = balanced(
         Topology::Balanced(1),
         server_id(0),
-        &Members { servers: vec![server_id(0)], workers: (0..3).map(worker_id).collect() },
+        &TreeMembers { servers: vec![server_id(0)], workers: (0..3).map(worker_id).collect() },
     );
     let trees = vec![tree.unwrap()];
     let stuck = |to: usize| Measured { stuck: Some(vec![worker_id(to)]), ..Measured::default() };

@@ -11,7 +11,7 @@ use crate::wire::{NodeId, WORKER_GROUP};
 
 /// Whom trees are for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Members {
+pub(super) struct TreeMembers {
     /// Servers that serve and are not being emptied.
     pub(super) servers: Vec<NodeId>,
     /// Workers that rounds wait for.
@@ -21,7 +21,7 @@ pub(super) struct Members {
 /// What the last trees were planned for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Planted {
-    pub(super) members: Members,
+    pub(super) members: TreeMembers,
     /// Bytes of the model.
     pub(super) bytes: f64,
     /// Which fraction of it each site owned; empty: it does not matter.
@@ -84,14 +84,14 @@ pub(super) fn uses(scheme: &Scheme, cut: &BTreeSet<(usize, usize)>) -> bool {
 }
 
 /// Who is in the job now.
-pub(super) fn members(cluster: &Cluster) -> Members {
+pub(super) fn members(cluster: &Cluster) -> TreeMembers {
     let live = &cluster.policy().live;
     let workers = if live.is_empty() {
         cluster.ids_of(WORKER_GROUP).unwrap_or_default()
     } else {
         live.iter().filter(|worker| worker.since == 0).map(|worker| worker.node).collect()
     };
-    Members { servers: cluster.able_servers(), workers }
+    TreeMembers { servers: cluster.able_servers(), workers }
 }
 
 /// Bytes of the model, as far as servers have said.
@@ -102,7 +102,11 @@ pub(super) fn bytes(cluster: &Cluster) -> f64 {
 
 /// The tree of a server that needs no rates. Each node is a site of its own, and the server comes
 /// first.
-pub(super) fn balanced(topology: Topology, root: NodeId, members: &Members) -> Option<TreeTable> {
+pub(super) fn balanced(
+    topology: Topology,
+    root: NodeId,
+    members: &TreeMembers,
+) -> Option<TreeTable> {
     let sites: Vec<NodeId> = std::iter::once(root).chain(members.workers.iter().copied()).collect();
     let mut shares = vec![0.0; sites.len()];
     *shares.first_mut()? = 1.0;

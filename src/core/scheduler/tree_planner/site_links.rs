@@ -10,7 +10,7 @@ use super::work_clock::WorkClock;
 use crate::placement::graph::NamedGraph;
 use crate::placement::links::{CarriedRates, MOST_PEERS};
 use crate::placement::measured::Measured;
-use crate::scheduler::probes::Probe;
+use crate::scheduler::probes::ProbePair;
 use crate::wire::trees::TreeTable;
 use crate::wire::{NodeId, is_worker};
 
@@ -175,13 +175,13 @@ impl SiteLinks {
 
     /// The links that are to be probed now, while rounds go on: those of which nothing was told for
     /// long, the ones that were probed longest ago first.
-    pub(super) fn probes(&mut self, now: Duration, sites: &Sites) -> Vec<Probe> {
+    pub(super) fn probes(&mut self, now: Duration, sites: &Sites) -> Vec<ProbePair> {
         if self.clock.rests(now) {
             return Vec::new();
         }
         let now = self.clock.at(now);
         let hurries = self.hurry.is_some_and(|until| now < until);
-        let mut stale: Vec<(Option<Duration>, Probe)> = Vec::new();
+        let mut stale: Vec<(Option<Duration>, ProbePair)> = Vec::new();
         for (from, to, _) in sites.network.graph.own_resources() {
             let Some((from, to)) = sites.head(from).zip(sites.head(to)) else { continue };
             if self.is_stuck(from, to) || self.is_stuck(to, from) {
@@ -195,7 +195,7 @@ impl SiteLinks {
             // A probe that shows nothing is not repeated at once: over some ways none does.
             let told = self.told.get(&(from, to)).copied().max(probed.map(|probed| probed.at));
             if told.is_none_or(|told| now.saturating_sub(told) >= pause) {
-                stale.push((probed.map(|probed| probed.at), Probe { from, to }));
+                stale.push((probed.map(|probed| probed.at), ProbePair { from, to }));
             }
         }
         stale.sort();

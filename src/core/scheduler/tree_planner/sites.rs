@@ -11,7 +11,7 @@ use crate::placement::graph::{NamedGraph, Tree};
 use crate::wire::NodeId;
 use crate::wire::trees::{TreeNode, TreeTable};
 
-use super::planted::Members;
+use super::planted::TreeMembers;
 
 /// The share of a tree that weighs one.
 const WEIGHTS: f64 = 1e6;
@@ -36,7 +36,7 @@ impl Sites {
     pub(super) fn of(
         cluster: &Cluster,
         named: &NamedGraph,
-        members: &Members,
+        members: &TreeMembers,
         every: bool,
     ) -> Result<Self, String> {
         let host = |id: &NodeId| cluster.node(*id).map_or("", |node| &node.hostname);

@@ -19,7 +19,7 @@ const KNOWN_AFTER: Duration = Duration::from_secs(3);
 
 /// A time during which one prediction held.
 #[derive(Clone, Copy, Debug)]
-struct Span {
+struct PredictionSpan {
     /// Its end.
     until: Duration,
     /// Seconds of a round.
@@ -36,7 +36,7 @@ pub(super) struct UnderWay {
     /// ... at that time.
     at: Duration,
     /// What came after that, the newest last.
-    spans: VecDeque<Span>,
+    spans: VecDeque<PredictionSpan>,
     /// Seconds of a whole round along the trees that it takes, if others are in force since.
     along: Option<f64>,
     /// It started again for better trees. It does so once at most: else no round would end while
@@ -81,7 +81,7 @@ impl UnderWay {
         let predicted = self.along.unwrap_or(predicted);
         // While the job rests nothing is added.
         if predicted > 0.0 && self.spans.back().is_none_or(|span| span.until < worked) {
-            self.spans.push_back(Span { until: worked, predicted });
+            self.spans.push_back(PredictionSpan { until: worked, predicted });
         }
         while let Some(span) = self.spans.front()
             && span.until + KNOWN_AFTER <= worked

@@ -8,11 +8,11 @@ use crate::values::kind::{RequestKind, kind_of};
 use crate::wire::{Key, Meta};
 
 /// Who takes a tree: the space of a key, and the customer that pushes to it.
-type Taker = (Space, i32);
+type TreeTaker = (Space, i32);
 
 impl Elastic {
     /// True if every worker of a tree is waited for, with that customer alone.
-    fn may_use(&self, table: &Table, (space, customer): Taker) -> bool {
+    fn may_use(&self, table: &Table, (space, customer): TreeTaker) -> bool {
         let Some(workers) = &self.workers else {
             return !table.members().any(|node| self.left.contains(&(node, customer)));
         };
@@ -22,7 +22,7 @@ impl Elastic {
     /// The trees of the newest overlay with this root that fit, with their weights.
     fn usable(
         &self,
-        taker: Taker,
+        taker: TreeTaker,
         fits: impl Fn(&Table) -> bool,
     ) -> impl Iterator<Item = (u32, u64)> {
         let all = self.trees.trees.of_root(self.me).filter(move |(_, table)| {
@@ -36,7 +36,7 @@ impl Elastic {
     pub(super) fn choose(
         &mut self,
         bytes: u64,
-        taker: Taker,
+        taker: TreeTaker,
         fits: impl Fn(&Table) -> bool,
     ) -> Option<u32> {
         let given = |tree: u32| self.trees.given.get(&tree).copied().unwrap_or(0);
@@ -53,7 +53,7 @@ impl Elastic {
     pub(super) fn choose_fixed(
         &self,
         (key, from): (Key, u64),
-        taker: Taker,
+        taker: TreeTaker,
         fits: impl Fn(&Table) -> bool,
     ) -> Option<u32> {
         let sum: u64 = self.usable(taker, &fits).map(|(_, weight)| weight).sum();

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use pslite_optimizers::Optimizer;
 
 use super::limits::COMMANDS_MAX;
-use super::settings::Settings;
+use super::settings::CommandedSettings;
 use super::state::Elastic;
 use crate::invariant::{Valid, debug, require};
 use crate::store::error::StoreError;
@@ -35,7 +35,7 @@ pub enum Due {
 impl Elastic {
     /// What a command waits for may still come, and nobody was told what this server does not know.
     pub(super) fn validate_commands(&self) -> Valid {
-        let Settings { stamp, told, unanswered, early, .. } = &self.settings;
+        let CommandedSettings { stamp, told, unanswered, early, .. } = &self.settings;
         require(told.values().all(|told| told <= stamp), || {
             format!("others were told up to {told:?}, and there are changes up to {stamp}")
         })?;
@@ -53,7 +53,7 @@ impl Elastic {
     /// True on a server that joined and has not heard yet what workers told the others: of the one
     /// with the lowest id, and if that is this one, of all others.
     pub(in crate::store) fn waits_for_commands(&self) -> bool {
-        let Settings { joins, sponsored_since, ended, asked, .. } = &self.settings;
+        let CommandedSettings { joins, sponsored_since, ended, asked, .. } = &self.settings;
         let lacks = |server: &NodeId| {
             *server != self.me && ended.get(server).is_none_or(|epoch| epoch < sponsored_since)
         };

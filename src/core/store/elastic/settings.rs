@@ -15,7 +15,7 @@ use crate::wire::{Meta, NodeId};
 
 /// What workers told the servers, so far as it still matters.
 #[derive(Debug)]
-pub(super) struct Settings {
+pub(super) struct CommandedSettings {
     /// This server joined a job that ran.
     pub(super) joins: bool,
     /// Counts changes; 0: there was none. Each setting has the number of its last change.
@@ -71,7 +71,7 @@ fn command(head: Head, number: u64) -> Transfer {
     Transfer { kind, head: head.number(), number, ..Transfer::default() }
 }
 
-impl Settings {
+impl CommandedSettings {
     pub(super) const fn new(joins: bool) -> Self {
         Self {
             joins,

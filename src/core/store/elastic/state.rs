@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::kept::{Copy, Leaving, Waiting};
 use super::parts::Parts;
 use super::seeds::Seeds;
-use super::settings::Settings;
+use super::settings::CommandedSettings;
 use crate::store::awaited::Workers;
 use crate::store::changes::Changes;
 use crate::store::config::StoreConfig;
@@ -60,7 +60,7 @@ pub(in crate::store) struct Elastic {
     /// Copies of what other servers own, by key and owner.
     pub(super) copies: BTreeMap<(Key, NodeId), Vec<Copy>>,
     pub(super) seeds: Seeds,
-    pub(super) settings: Settings,
+    pub(super) settings: CommandedSettings,
     /// Whom rounds wait for, where the job goes on without workers that die; `None`: for as many as
     /// it began with.
     pub(super) workers: Option<Arc<Workers>>,
@@ -107,7 +107,7 @@ impl Elastic {
             leaving: BTreeMap::new(),
             copies: BTreeMap::new(),
             seeds: Seeds::default(),
-            settings: Settings::new(joins),
+            settings: CommandedSettings::new(joins),
             workers: None,
             live: Vec::new(),
             left: BTreeSet::new(),

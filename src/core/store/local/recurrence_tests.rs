@@ -11,7 +11,7 @@ use pslite_optimizers::pickle::Value as Pickled;
 use super::tests::{bytes, optimizer};
 use super::*;
 use crate::store::{Answer, Store, StoreConfig};
-use crate::training::exchange::{Exchange, Push, Turn, spec};
+use crate::training::exchange::{Exchange, Push, PushTurn, spec};
 use crate::values::kind::{RequestKind, command_of};
 use crate::wire::exchange::MILLION;
 use crate::wire::{Meta, id_to_rank, worker_id};
@@ -326,9 +326,9 @@ impl Joined {
             let Push { before, turn } = worker.exchange.push(Duration::ZERO, key as Key, 12);
             assert_eq!(before, []);
             let act = match turn {
-                Turn::Held(_) if key == 0 => return,
-                Turn::Held(hold) => panic!("{hold:?} in mid-iteration"),
-                Turn::Taken(act) => act,
+                PushTurn::Held(_) if key == 0 => return,
+                PushTurn::Held(hold) => panic!("{hold:?} in mid-iteration"),
+                PushTurn::Taken(act) => act,
             };
             worker.step += u64::from(key == 0);
             let seen = read(self.dtype, &worker.model.value(key as Key).unwrap().1);

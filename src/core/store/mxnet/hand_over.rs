@@ -6,7 +6,7 @@ use pslite_optimizers::Optimizer;
 
 use crate::keys::KeyName;
 use crate::store::error::StoreError;
-use crate::store::stalls::Stalls;
+use crate::store::stalls::OpenRounds;
 use crate::store::state::Store;
 use crate::store::tensor::{Layout, Piece, Tensor};
 use crate::values::kind::{RequestKind, command_of, kind_of};
@@ -75,7 +75,7 @@ impl Store {
     /// (metadata without sender and timestamp, and frames). The store is empty then.
     pub fn give_away(&mut self) -> Vec<(Meta, Vec<Bytes>)> {
         let tensors = std::mem::take(&mut self.tensors);
-        self.stalls = Stalls::default();
+        self.stalls = OpenRounds::default();
         let pushes = tensors.iter().flat_map(|(key, tensor)| {
             tensor.pieces.iter().map(|piece| Self::init_push(*key, piece))
         });

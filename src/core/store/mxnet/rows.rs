@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-use super::{BYTES_MAX, Frames, Target};
+use super::{BYTES_MAX, RequestFrames, RequestTarget};
 use crate::store::error::StoreError;
 use crate::store::outbound::{Answer, Outbound};
 use crate::store::state::{At, Store};
@@ -17,9 +17,9 @@ impl Store {
     pub(super) fn push_rows(
         &mut self,
         request: Meta,
-        frames: &Frames,
+        frames: &RequestFrames,
         dtype: Dtype,
-        target: Target,
+        target: RequestTarget,
         out: &mut Outbound,
     ) -> Result<(), StoreError> {
         let rows = sparse::rows(&frames.keys, target.key)?;
@@ -70,9 +70,9 @@ impl Store {
     pub(super) fn pull_rows(
         &self,
         request: Meta,
-        frames: &Frames,
+        frames: &RequestFrames,
         dtype: Dtype,
-        target: Target,
+        target: RequestTarget,
         out: &mut Outbound,
     ) -> Result<(), StoreError> {
         let count = frames.keys.len() / KEY_SIZE;
@@ -92,7 +92,7 @@ impl Store {
     fn gather(
         &self,
         request: &Meta,
-        target: Target,
+        target: RequestTarget,
         rows: &[i64],
         dtype: Dtype,
     ) -> Result<(usize, Bytes), StoreError> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::store::stalls::{Asked, Stall, WORKERS_MAX, WaitingRound};
+use crate::store::stalls::{LastRequest, Stall, WORKERS_MAX, WaitingRound};
 use crate::store::state::{At, Store};
 use crate::store::tensor::Piece;
 use crate::values::key_at;
@@ -26,7 +26,7 @@ impl Store {
         let what = if request.push { "pushed" } else { "pulled" };
         let last = &mut self.stalls.last;
         if last.len() < WORKERS_MAX || last.contains_key(&request.sender) {
-            last.insert(request.sender, Asked { what, key, space, ago: now });
+            last.insert(request.sender, LastRequest { what, key, space, ago: now });
         }
     }
 
@@ -63,7 +63,7 @@ impl Store {
         let pushed: BTreeSet<NodeId> = piece.round.pushed().collect();
         let asked = |id: &NodeId| {
             let last = self.stalls.last.get(id);
-            last.map(|last| Asked { ago: now.saturating_sub(last.ago), ..*last })
+            last.map(|last| LastRequest { ago: now.saturating_sub(last.ago), ..*last })
         };
         let long = |open: &&WaitingRound| now.saturating_sub(open.since) >= limit;
         Some(Stall {

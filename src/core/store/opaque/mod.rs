@@ -50,7 +50,7 @@ use super::{Answer, Outgoing};
 use crate::wire::elastic::Route;
 use crate::wire::{Key, Meta, NodeId, server_id};
 
-pub use self::requests::{Answered, Fetch};
+pub use self::requests::{AnswerOutcome, Fetch};
 
 /// For how long requests are kept back, so that a key that is to leave can. Then they are let
 /// through for as long: they may be what the others wait for.
@@ -105,7 +105,7 @@ struct Owned {
     first: FirstPushes,
     /// Requests that the application has and has not answered.
     open: usize,
-    order: Option<Ordered>,
+    order: Option<OrderedMove>,
     /// The application was asked for its state.
     exporting: bool,
     /// Who gave it, and does not know yet that it has come.
@@ -114,7 +114,7 @@ struct Owned {
 
 /// Where a key is to go.
 #[derive(Clone, Copy, Debug)]
-struct Ordered {
+struct OrderedMove {
     to: NodeId,
     since: Duration,
 }

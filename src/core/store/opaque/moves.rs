@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::first_pushes::Kept;
 use super::requests::route;
 use super::travel::{about, write};
-use super::{Given, LeavingKey, Opaque, Ordered, Owned, Step};
+use super::{Given, LeavingKey, Opaque, OrderedMove, Owned, Step};
 use crate::store::Outgoing;
 use crate::store::error::StoreError;
 use crate::store::limits::TENSORS_MAX;
@@ -31,7 +31,7 @@ impl Opaque {
                 self.take_back_order(now, key, steps);
             } else if possible && whole && owned.first.are_complete() {
                 let since = owned.order.map_or(now, |order| order.since);
-                owned.order = Some(Ordered { to, since });
+                owned.order = Some(OrderedMove { to, since });
                 self.ordered.insert(key);
             }
         }
@@ -118,7 +118,7 @@ impl Opaque {
     fn leave(&mut self, key: Key, state: Option<Bytes>, steps: &mut Vec<Step>) {
         self.ordered.remove(&key);
         let order = self.keys.get_mut(&key).and_then(|owned| owned.order.take());
-        let Some(Ordered { to, .. }) = order else { return };
+        let Some(OrderedMove { to, .. }) = order else { return };
         let Some(owned) = self.keys.remove(&key) else { return };
         let (transfer, frames) = write(key, &owned, state);
         let route = route(transfer.term, to);

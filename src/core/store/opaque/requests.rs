@@ -16,7 +16,7 @@ use crate::wire::{Key, Meta, NodeId};
 
 /// What an answer of the application leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answered {
+pub struct AnswerOutcome {
     /// The request as its sender knows it; `None`: nobody gets this answer.
     pub request: Option<Meta>,
     /// To be given to [`Opaque::fetched`] once the answer has arrived.
@@ -47,7 +47,7 @@ pub(super) enum Place {
 
 /// What is done with requests for a key that is to leave.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Held {
+enum HeldRequests {
     Nothing,
     /// Those that nobody waits for.
     Leaders,
@@ -169,18 +169,18 @@ impl Opaque {
         let Some(order) = owned.order else { return false };
         let stateless = self.config.stateless;
         let way = match (now.saturating_sub(order.since).as_nanos() / HOLD.as_nanos(), stateless) {
-            (_, _) if owned.exporting => Held::All,
-            (turn, true) if turn % 2 == 0 => Held::Leaders,
-            (turn, false) if turn % 3 == 0 => Held::Leaders,
+            (_, _) if owned.exporting => HeldRequests::All,
+            (turn, true) if turn % 2 == 0 => HeldRequests::Leaders,
+            (turn, false) if turn % 3 == 0 => HeldRequests::Leaders,
             // Perhaps nobody waits for anybody, and requests only never end.
-            (turn, false) if turn % 3 == 1 => Held::All,
-            _ => Held::Nothing,
+            (turn, false) if turn % 3 == 1 => HeldRequests::All,
+            _ => HeldRequests::Nothing,
         };
         self.held.has(key, who(request))
             || match way {
-                Held::Nothing => false,
-                Held::Leaders => !owned.visitors.is_behind(request, stateless),
-                Held::All => true,
+                HeldRequests::Nothing => false,
+                HeldRequests::Leaders => !owned.visitors.is_behind(request, stateless),
+                HeldRequests::All => true,
             }
     }
 
@@ -246,7 +246,7 @@ impl Opaque {
 
     /// The application answers the request that it was given under that number, with so many bytes
     /// of values. `None`: it was given no such request, or has answered it before.
-    pub fn answered(&mut self, number: i32, values: usize) -> Option<Answered> {
+    pub fn answered(&mut self, number: i32, values: usize) -> Option<AnswerOutcome> {
         let Given { key, request, who, pushes, pull } = self.given.remove(&number)?;
         let request = request.map(|request| self.taught(key, request));
         self.note_bytes(key, values);
@@ -254,7 +254,7 @@ impl Opaque {
         owned.open = owned.open.saturating_sub(1);
         let fetch = (pull && self.config.stateless).then_some(Fetch { key, who, pushes });
         self.look_at([key]);
-        Some(Answered { request, fetch, due: self.is_due(key) })
+        Some(AnswerOutcome { request, fetch, due: self.is_due(key) })
     }
 
     /// An answer with values has arrived, or who asked is gone. True if [`Self::advance`] has

@@ -19,7 +19,7 @@ const REST: Duration = Duration::from_secs(1);
 
 /// What an application pushes: a key of one of its customers. Each kvstore is a customer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Pushed {
+pub struct PushedKey {
     /// The number of the customer.
     pub customer_id: i32,
     /// The first key of the push.
@@ -36,15 +36,15 @@ pub struct ComputeClock {
     /// The number of the iteration.
     number: u64,
     /// For each key the iteration in which it was pushed last.
-    keys: BTreeMap<Pushed, u64>,
+    keys: BTreeMap<PushedKey, u64>,
     /// How many keys were pushed in this iteration.
     pushed: usize,
     /// How many keys were pushed in the iteration before.
     usual: usize,
     /// Pushes of this iteration that may be first values. If a barrier follows, they are.
-    doubtful: Vec<Pushed>,
+    doubtful: Vec<PushedKey>,
     /// Keys whose first values were pushed. All later pushes of them are gradients.
-    initialized: BTreeSet<Pushed>,
+    initialized: BTreeSet<PushedKey>,
     /// How long the last iteration took, waiting included.
     usual_time: Duration,
     /// When the first push of this iteration was.
@@ -65,7 +65,7 @@ impl ComputeClock {
     /// A push begins. `may_set`: it may set the key's first values. Says so if an iteration ends
     /// with it: this one, if it has as many keys as the one before, or the one before, if this push
     /// begins the next one.
-    pub fn pushed(&mut self, now: Duration, key: Pushed, may_set: bool) -> Option<Computed> {
+    pub fn pushed(&mut self, now: Duration, key: PushedKey, may_set: bool) -> Option<Computed> {
         let last = self.keys.get(&key).copied();
         let mut computed = None;
         if last == Some(self.number) || std::mem::take(&mut self.is_over) {
@@ -150,7 +150,7 @@ mod tests {
     impl ComputeClock {
         /// Of the first customer.
         fn push(&mut self, now: Duration, key: Key, may_set: bool) -> Option<Computed> {
-            self.pushed(now, Pushed { customer_id: 0, key }, may_set)
+            self.pushed(now, PushedKey { customer_id: 0, key }, may_set)
         }
     }
 
@@ -241,7 +241,7 @@ mod tests {
         let mut clock = ComputeClock::default();
         for now in [0, 100, 200] {
             for customer_id in 0..2 {
-                let push = Pushed { customer_id, key: 7 };
+                let push = PushedKey { customer_id, key: 7 };
                 let computed = clock.pushed(at(now + 10 * customer_id as u64), push, false);
                 let is_last = customer_id == 1;
                 assert_eq!(computed.is_some(), now > 0 && (is_last || now == 100), "{now}");

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::session::{BatchSession, refusal};
+use super::session::{CoordinatedSession, refusal};
 use super::spec;
-use super::{Gone, Outbox, Worker};
+use super::{BatchOutbox, Gone, Worker};
 use crate::invariant::{self, Valid};
 use crate::wire::NodeId;
 use crate::wire::balance::{BalanceKind, BalanceMessage, SessionStatus};
@@ -17,7 +17,7 @@ const REPORTS_MAX: usize = spec::LOOKAHEAD_MAX as usize;
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Coordinator {
-    sessions: BTreeMap<String, BatchSession>,
+    sessions: BTreeMap<String, CoordinatedSession>,
     /// Workers that are dead or have left the job: no session waits for them to open it.
     gone: BTreeSet<NodeId>,
     /// What people should know, until it is said.
@@ -26,7 +26,7 @@ pub struct Coordinator {
 
 impl Coordinator {
     /// A worker says something. What follows goes to `out`, in order.
-    pub fn handle(&mut self, worker: Worker, message: &BalanceMessage, out: &mut Outbox) {
+    pub fn handle(&mut self, worker: Worker, message: &BalanceMessage, out: &mut BatchOutbox) {
         let from = worker.node;
         let BalanceMessage { rank, instance, .. } = *message;
         let name = &message.session;
@@ -37,14 +37,14 @@ impl Coordinator {
             self.notes.append(&mut session.take_notes());
         }
         self.drop_empty(name);
-        invariant::debug(|| self.sessions.get(name).map_or(Ok(()), BatchSession::validate));
+        invariant::debug(|| self.sessions.get(name).map_or(Ok(()), CoordinatedSession::validate));
     }
 
     fn take(
         &mut self,
         worker: Worker,
         message: &BalanceMessage,
-        out: &mut Outbox,
+        out: &mut BatchOutbox,
     ) -> Result<(), String> {
         let (name, from) = (&message.session, worker.node);
         let kind = BalanceKind::try_from(message.kind).unwrap_or(BalanceKind::Unknown);
@@ -75,7 +75,7 @@ impl Coordinator {
         &mut self,
         worker: Worker,
         message: &BalanceMessage,
-        out: &mut Outbox,
+        out: &mut BatchOutbox,
     ) -> Result<(), String> {
         let name = &message.session;
         self.gone.remove(&worker.node);
@@ -88,14 +88,14 @@ impl Coordinator {
             if self.sessions.len() >= SESSIONS_MAX {
                 return Err(format!("{SESSIONS_MAX} sessions are open already"));
             }
-            self.sessions.insert(name.clone(), BatchSession::new(name, open));
+            self.sessions.insert(name.clone(), CoordinatedSession::new(name, open));
         }
         let (sessions, gone) = (&mut self.sessions, &self.gone);
         sessions.get_mut(name).map_or(Ok(()), |session| session.open(worker, open, gone, out))
     }
 
     /// A process is gone, or has left the job.
-    pub fn lost(&mut self, node: NodeId, gone: Gone, out: &mut Outbox) {
+    pub fn lost(&mut self, node: NodeId, gone: Gone, out: &mut BatchOutbox) {
         self.sessions.values_mut().for_each(|session| session.lost(node, gone, out));
         if gone != Gone::IsReplaced {
             self.gone.insert(node);
@@ -112,7 +112,7 @@ impl Coordinator {
     }
 
     fn drop_empty(&mut self, name: &str) {
-        if self.sessions.get(name).is_some_and(BatchSession::is_empty) {
+        if self.sessions.get(name).is_some_and(CoordinatedSession::is_empty) {
             self.sessions.remove(name);
         }
     }
@@ -126,7 +126,7 @@ impl Coordinator {
     /// All sessions, for people.
     #[must_use]
     pub fn status(&self) -> Vec<SessionStatus> {
-        self.sessions.values().map(BatchSession::status).collect()
+        self.sessions.values().map(CoordinatedSession::status).collect()
     }
 
     /// What it promises of each session (`leases`, `dealer`).
@@ -134,6 +134,6 @@ impl Coordinator {
     /// # Errors
     /// The first promise that does not hold.
     pub fn validate(&self) -> Valid {
-        self.sessions.values().try_for_each(BatchSession::validate)
+        self.sessions.values().try_for_each(CoordinatedSession::validate)
     }
 }

@@ -13,13 +13,13 @@ const ROUNDS: u64 = 6;
 
 /// The order of one epoch.
 #[derive(Clone, Copy, Debug)]
-pub struct Order {
+pub struct EpochOrder {
     length: u64,
     seed: u64,
     half_bits: u32,
 }
 
-impl Order {
+impl EpochOrder {
     /// The order of `length` samples in that epoch.
     #[must_use]
     pub const fn new(length: u64, seed: u64, epoch: u64) -> Self {
@@ -66,21 +66,21 @@ mod tests {
     fn each_sample_has_one_place() {
         for length in [1, 2, 3, 4, 5, 16, 17, 1000, 4096, 4097] {
             for seed in 0..4 {
-                let order = Order::new(length, seed, 1);
+                let order = EpochOrder::new(length, seed, 1);
                 let mut seen: Vec<u64> = (0..length).map(|place| order.sample(place)).collect();
                 assert_eq!(order.sample(length), seen[0]);
                 seen.sort_unstable();
                 assert!(seen.iter().copied().eq(0..length), "{length} {seed}");
             }
         }
-        assert_eq!(Order::new(0, 1, 1).sample(3), 0);
-        assert!(Order::new(u64::MAX, 1, 1).sample(3) < u64::MAX);
+        assert_eq!(EpochOrder::new(0, 1, 1).sample(3), 0);
+        assert!(EpochOrder::new(u64::MAX, 1, 1).sample(3) < u64::MAX);
     }
 
     #[test]
     fn seeds_and_epochs_have_orders_of_their_own() {
         let order = |seed, epoch| -> Vec<u64> {
-            (0..100).map(|place| Order::new(100, seed, epoch).sample(place)).collect()
+            (0..100).map(|place| EpochOrder::new(100, seed, epoch).sample(place)).collect()
         };
         let all = [order(0, 0), order(0, 1), order(1, 0), order(1, 1)];
         for (a, one) in all.iter().enumerate() {
@@ -95,7 +95,7 @@ mod tests {
         let (mut places, mut steps) = ([0_u32; 40], [0_u32; 40]);
         let epochs = 20_000_u64;
         for epoch in 0..epochs {
-            let order = Order::new(LENGTH, 9, epoch);
+            let order = EpochOrder::new(LENGTH, 9, epoch);
             places[order.sample(0) as usize] += 1;
             let step = LENGTH + order.sample(8) - order.sample(7);
             steps[(step % LENGTH) as usize] += 1;

@@ -8,7 +8,7 @@ use super::dealer::{Dealer, Dealing};
 use super::leases::{Comer, Moved, SampleLeases};
 use super::spec;
 use super::status::{rule_name, with_sizes};
-use super::{Gone, Outbox, Worker, replaced};
+use super::{BatchOutbox, Gone, Worker, replaced};
 use crate::invariant::Valid;
 use crate::text;
 use crate::wire::balance::{
@@ -38,7 +38,7 @@ enum Work {
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub(super) struct BatchSession {
+pub(super) struct CoordinatedSession {
     name: String,
     /// What the first worker opened it with.
     spec: BalanceOpen,
@@ -62,7 +62,7 @@ pub(super) struct BatchSession {
 const ENDING: &str = "a worker has closed it, so nobody may join it any more. Open a session of \
                       another name, or this one again when all its workers have closed it";
 
-impl BatchSession {
+impl CoordinatedSession {
     /// As the first worker wants it; it has yet to join.
     pub(super) fn new(name: &str, open: &BalanceOpen) -> Self {
         let work = match spec::rule_of(open) {
@@ -102,7 +102,7 @@ impl BatchSession {
         worker: Worker,
         open: &BalanceOpen,
         gone: &BTreeSet<NodeId>,
-        out: &mut Outbox,
+        out: &mut BatchOutbox,
     ) -> Result<(), String> {
         let from = worker.node;
         self.close_former(from, open, out);
@@ -143,7 +143,7 @@ impl BatchSession {
 
     /// A process has each session once. So if it opens one again in which it takes part, it has
     /// closed the former one, and its word got lost.
-    fn close_former(&mut self, from: NodeId, open: &BalanceOpen, out: &mut Outbox) {
+    fn close_former(&mut self, from: NodeId, open: &BalanceOpen, out: &mut BatchOutbox) {
         let former = |m: &Option<SessionMember>| {
             m.is_some_and(|m| m.node == from && m.instance != open.instance)
         };
@@ -161,7 +161,7 @@ impl BatchSession {
     }
 
     /// A worker has its place: it hears from where on, and the others if more may begin.
-    fn join(&mut self, rank: usize, worker: Worker, open: &BalanceOpen, out: &mut Outbox) {
+    fn join(&mut self, rank: usize, worker: Worker, open: &BalanceOpen, out: &mut BatchOutbox) {
         let replaces = self.is_vacant(rank) && self.has_begun();
         let (first, moved) = match &mut self.work {
             Work::Dealer(dealer) => {
@@ -197,7 +197,7 @@ impl BatchSession {
     }
 
     /// Batches begin when all workers are here but those that are gone.
-    pub(super) fn begin_if_all_are_here(&mut self, gone: &BTreeSet<NodeId>, out: &mut Outbox) {
+    pub(super) fn begin_if_all_are_here(&mut self, gone: &BTreeSet<NodeId>, out: &mut BatchOutbox) {
         if self.has_begun() {
             return;
         }
@@ -214,7 +214,7 @@ impl BatchSession {
         }
     }
 
-    fn moved(&mut self, moved: Moved, out: &mut Outbox) {
+    fn moved(&mut self, moved: Moved, out: &mut BatchOutbox) {
         match moved {
             Moved::Lease => {
                 self.drop_late(out);
@@ -226,7 +226,7 @@ impl BatchSession {
     }
 
     /// Nobody remembers for ever what a worker owes.
-    fn drop_late(&mut self, out: &mut Outbox) {
+    fn drop_late(&mut self, out: &mut BatchOutbox) {
         let Work::SampleLeases(leases) = &self.work else { return };
         let Some(rank) = leases.too_late() else { return };
         if let Some(member) = self.members[rank] {
@@ -253,7 +253,7 @@ impl BatchSession {
         &mut self,
         from: NodeId,
         message: &BalanceMessage,
-        out: &mut Outbox,
+        out: &mut BatchOutbox,
     ) -> Result<(), String> {
         let rank = self.member(from, message)?;
         let (computed, reports) = (message.iteration, &message.reports);
@@ -281,7 +281,12 @@ impl BatchSession {
     }
 
     /// A worker does not compute some iterations.
-    fn skips(&mut self, rank: usize, skip: BalanceSkip, out: &mut Outbox) -> Result<(), String> {
+    fn skips(
+        &mut self,
+        rank: usize,
+        skip: BalanceSkip,
+        out: &mut BatchOutbox,
+    ) -> Result<(), String> {
         let Work::SampleLeases(leases) = &mut self.work else { return Ok(()) };
         match leases.skips(rank, skip)? {
             Moved::Lease => self.grant_all(out),
@@ -315,7 +320,7 @@ impl BatchSession {
         &mut self,
         from: NodeId,
         message: &BalanceMessage,
-        out: &mut Outbox,
+        out: &mut BatchOutbox,
     ) -> Result<(), String> {
         let rank = self.member(from, message)?;
         let Work::Dealer(dealer) = &mut self.work else {
@@ -342,13 +347,13 @@ impl BatchSession {
     }
 
     /// A worker takes part no more.
-    pub(super) fn close(&mut self, from: NodeId, message: &BalanceMessage, out: &mut Outbox) {
+    pub(super) fn close(&mut self, from: NodeId, message: &BalanceMessage, out: &mut BatchOutbox) {
         if let Ok(rank) = self.member(from, message) {
             self.closed_by(rank, from, out);
         }
     }
 
-    fn closed_by(&mut self, rank: usize, node: NodeId, out: &mut Outbox) {
+    fn closed_by(&mut self, rank: usize, node: NodeId, out: &mut BatchOutbox) {
         // Before batches have begun, nobody has missed anything: its place is free again.
         if self.has_begun() {
             self.is_ending = true;
@@ -365,7 +370,7 @@ impl BatchSession {
     }
 
     /// A process is gone, with all that it took part as. Who has its id next is another one.
-    pub(super) fn lost(&mut self, node: NodeId, gone: Gone, out: &mut Outbox) {
+    pub(super) fn lost(&mut self, node: NodeId, gone: Gone, out: &mut BatchOutbox) {
         self.closed.remove(&node);
         for rank in 0..self.members.len() {
             if self.members[rank].is_none_or(|member| member.node != node) {
@@ -381,7 +386,7 @@ impl BatchSession {
         }
     }
 
-    fn leave(&mut self, rank: usize, out: &mut Outbox) {
+    fn leave(&mut self, rank: usize, out: &mut BatchOutbox) {
         self.members[rank] = None;
         if self.is_empty() {
             return;
@@ -399,7 +404,7 @@ impl BatchSession {
     }
 
     /// Nobody can go on.
-    fn give_up(&mut self, why: &str, out: &mut Outbox) {
+    fn give_up(&mut self, why: &str, out: &mut BatchOutbox) {
         for (rank, member) in self.members.iter().enumerate() {
             if let Some(member) = member {
                 out.push((member.node, self.refusal(rank as u32, member.instance, why)));
@@ -445,13 +450,13 @@ impl BatchSession {
         }
     }
 
-    fn send(&self, rank: usize, message: BalanceMessage, out: &mut Outbox) {
+    fn send(&self, rank: usize, message: BalanceMessage, out: &mut BatchOutbox) {
         if let Some(member) = &self.members[rank] {
             out.push((member.node, message));
         }
     }
 
-    fn opened(&self, rank: usize, first: u64, out: &mut Outbox) {
+    fn opened(&self, rank: usize, first: u64, out: &mut BatchOutbox) {
         let missing = text::few(self.missing().map(|rank| rank.to_string()));
         let word = BalanceMessage {
             iteration: first,
@@ -463,7 +468,7 @@ impl BatchSession {
     }
 
     /// What a worker may do now; to one that asks, also whom it waits for.
-    fn answer(&self, rank: usize, out: &mut Outbox) {
+    fn answer(&self, rank: usize, out: &mut BatchOutbox) {
         let Work::SampleLeases(leases) = &self.work else { return };
         if !leases.has_begun() {
             return self.opened(rank, 0, out);
@@ -516,7 +521,7 @@ impl BatchSession {
         BalanceMessage { iteration, shares, ..self.word(rank, BalanceKind::Grant) }
     }
 
-    fn grant_all(&self, out: &mut Outbox) {
+    fn grant_all(&self, out: &mut BatchOutbox) {
         let Work::SampleLeases(leases) = &self.work else { return };
         for rank in 0..self.members.len() {
             if self.members[rank].is_some() {
@@ -525,7 +530,7 @@ impl BatchSession {
         }
     }
 
-    fn deal_all(&mut self, ranks: &[u32], out: &mut Outbox) {
+    fn deal_all(&mut self, ranks: &[u32], out: &mut BatchOutbox) {
         for rank in ranks {
             let Work::Dealer(dealer) = &mut self.work else { return };
             let number = dealer.given(*rank);

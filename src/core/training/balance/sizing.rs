@@ -3,7 +3,7 @@
 //! size.
 
 use super::pairwise::Pairwise;
-use super::speed::{Predictor, Sample, Speeds};
+use super::speed::{IterationSample, Predictor, Speeds};
 use super::split::{Bounds, split};
 use crate::wire::balance::{BalanceReport, BalanceRule};
 
@@ -91,7 +91,7 @@ impl Sizing {
             SizingRule::Speeds(speeds) => {
                 let speed = f64::from(size) / seconds;
                 let (cpu, memory) = (share(cpu), share(memory));
-                speeds.observe(member, Sample { speed, cpu, memory });
+                speeds.observe(member, IterationSample { speed, cpu, memory });
             }
             SizingRule::Pairwise(rule) if newest => rule.observe(member, seconds),
             SizingRule::Pairwise(_) => {}

@@ -35,7 +35,7 @@ pub enum Predictor {
 
 /// What a worker measured in one iteration.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sample {
+pub struct IterationSample {
     /// Samples per second.
     pub speed: f64,
     /// The share of the processor that it can have after that iteration.
@@ -48,7 +48,7 @@ pub struct Sample {
 #[derive(Clone, Debug)]
 pub struct Speeds {
     predictor: Predictor,
-    members: Vec<VecDeque<Sample>>,
+    members: Vec<VecDeque<IterationSample>>,
 }
 
 impl Speeds {
@@ -59,7 +59,7 @@ impl Speeds {
     }
 
     /// A worker has computed a batch.
-    pub fn observe(&mut self, member: usize, sample: Sample) {
+    pub fn observe(&mut self, member: usize, sample: IterationSample) {
         let history = &mut self.members[member];
         if history.len() == WINDOW {
             history.pop_front();
@@ -97,7 +97,7 @@ impl Speeds {
     }
 }
 
-fn mean(history: &VecDeque<Sample>) -> f64 {
+fn mean(history: &VecDeque<IterationSample>) -> f64 {
     let (mut sum, mut weights, mut weight) = (0.0, 0.0, 1.0);
     for sample in history.iter().rev() {
         sum += weight * sample.speed;
@@ -107,7 +107,7 @@ fn mean(history: &VecDeque<Sample>) -> f64 {
     sum / weights
 }
 
-fn median(history: &VecDeque<Sample>) -> f64 {
+fn median(history: &VecDeque<IterationSample>) -> f64 {
     let mut last: Vec<f64> = history.iter().rev().take(MEDIAN_OF).map(|s| s.speed).collect();
     middle(&mut last).unwrap_or(0.0)
 }
@@ -118,14 +118,19 @@ fn middle(values: &mut [f64]) -> Option<f64> {
 }
 
 /// What a speed is predicted from, if it is the one `ahead` iterations after sample `at`.
-fn features(history: &VecDeque<Sample>, at: usize, unit: f64, memory: bool) -> [f64; FEATURES] {
+fn features(
+    history: &VecDeque<IterationSample>,
+    at: usize,
+    unit: f64,
+    memory: bool,
+) -> [f64; FEATURES] {
     let (now, before) = (history[at], history[at - 1]);
     let memory = if memory { now.memory } else { 0.0 };
     [1.0, now.speed / unit, before.speed / unit, now.cpu, before.cpu, memory]
 }
 
 /// Fits the model to the window, and asks it.
-fn regression(history: &VecDeque<Sample>, ahead: usize) -> Option<f64> {
+fn regression(history: &VecDeque<IterationSample>, ahead: usize) -> Option<f64> {
     let rows = history.len().checked_sub(ahead + 1).filter(|rows| *rows >= ROWS_MIN)?;
     let unit = median(history);
     if !(unit.is_finite() && unit > 0.0) {
@@ -187,11 +192,11 @@ mod tests {
     use super::*;
     use crate::random::Random;
 
-    fn sample(speed: f64, cpu: f64) -> Sample {
-        Sample { speed, cpu, memory: 0.5 }
+    fn sample(speed: f64, cpu: f64) -> IterationSample {
+        IterationSample { speed, cpu, memory: 0.5 }
     }
 
-    fn of(predictor: Predictor, samples: impl IntoIterator<Item = Sample>) -> Speeds {
+    fn of(predictor: Predictor, samples: impl IntoIterator<Item = IterationSample>) -> Speeds {
         let mut speeds = Speeds::new(predictor, 1);
         samples.into_iter().for_each(|sample| speeds.observe(0, sample));
         speeds
@@ -222,7 +227,7 @@ mod tests {
     fn a_regression_hears_of_a_change_before_it_is_measured() {
         let mut random = Random::new(3);
         let mut cpu = 1.0;
-        let mut samples: Vec<Sample> = (0..60)
+        let mut samples: Vec<IterationSample> = (0..60)
             .map(|_| {
                 let speed = 100.0 * cpu;
                 if random.percent(30) {

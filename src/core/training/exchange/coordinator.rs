@@ -31,11 +31,11 @@ const EXCHANGES_MAX: usize = 1 << 12;
 const TIMES_MAX: u64 = 64;
 
 /// To be sent.
-pub type Outbox = Vec<(NodeId, ExchangeWord)>;
+pub type ExchangeOutbox = Vec<(NodeId, ExchangeWord)>;
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub struct Coordinator {
+pub struct ExchangeCoordinator {
     spec: ExchangeSpec,
     /// Whom rounds wait for.
     awaited: BTreeSet<NodeId>,
@@ -63,7 +63,7 @@ struct KeptExchange {
     marks: BTreeMap<NodeId, ReportMarks>,
 }
 
-impl Coordinator {
+impl ExchangeCoordinator {
     /// That of a job with that spec. Nobody is awaited yet.
     #[must_use]
     pub const fn new(spec: ExchangeSpec) -> Self {
@@ -79,7 +79,7 @@ impl Coordinator {
     // ---- who is there ---------------------------------------------------------------------------
 
     /// Rounds wait for these workers from now on.
-    pub fn awaits(&mut self, workers: impl IntoIterator<Item = NodeId>, out: &mut Outbox) {
+    pub fn awaits(&mut self, workers: impl IntoIterator<Item = NodeId>, out: &mut ExchangeOutbox) {
         let awaited: BTreeSet<NodeId> = workers.into_iter().collect();
         if awaited == self.awaited {
             return;
@@ -93,7 +93,7 @@ impl Coordinator {
     }
 
     /// A worker is gone; another process may take its place.
-    pub fn lost(&mut self, node: NodeId, out: &mut Outbox) {
+    pub fn lost(&mut self, node: NodeId, out: &mut ExchangeOutbox) {
         self.awaited.remove(&node);
         for (of, kept) in &mut self.exchanges {
             kept.reports.remove(&node);
@@ -107,7 +107,7 @@ impl Coordinator {
     // ---- what workers say -----------------------------------------------------------------------
 
     /// A worker says how it is.
-    pub fn handle(&mut self, from: NodeId, report: ExchangeReport, out: &mut Outbox) {
+    pub fn handle(&mut self, from: NodeId, report: ExchangeReport, out: &mut ExchangeOutbox) {
         let of = report.of;
         if !self.exchanges.contains_key(&of) && self.exchanges.len() >= EXCHANGES_MAX {
             return;
@@ -128,7 +128,7 @@ impl Coordinator {
     // ---- what is measured -----------------------------------------------------------------------
 
     /// Time has passed, a second or so: says what has changed of the window and of steps.
-    pub fn tick(&mut self, out: &mut Outbox) {
+    pub fn tick(&mut self, out: &mut ExchangeOutbox) {
         for (of, kept) in &mut self.exchanges {
             kept.set_window(*of, &self.spec, &self.awaited, out);
             kept.set_steps(*of, &self.spec, &self.awaited, out);
@@ -202,7 +202,7 @@ impl KeptExchange {
     }
 
     /// Tells all to stop, or to go on, if the time has come.
-    fn go_on(&mut self, of: ExchangeId, awaited: &BTreeSet<NodeId>, out: &mut Outbox) {
+    fn go_on(&mut self, of: ExchangeId, awaited: &BTreeSet<NodeId>, out: &mut ExchangeOutbox) {
         let all = awaited.len() - self.left.len();
         if all == 0 {
             return;
@@ -275,7 +275,7 @@ impl KeptExchange {
         of: ExchangeId,
         spec: &ExchangeSpec,
         awaited: &BTreeSet<NodeId>,
-        out: &mut Outbox,
+        out: &mut ExchangeOutbox,
     ) {
         if spec.window != 0 {
             return;
@@ -304,7 +304,7 @@ impl KeptExchange {
         of: ExchangeId,
         spec: &ExchangeSpec,
         awaited: &BTreeSet<NodeId>,
-        out: &mut Outbox,
+        out: &mut ExchangeOutbox,
     ) {
         let slowest = self.slowest(awaited);
         if spec.mode != ExchangeMode::Esync as i32 || slowest == 0 {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::coordinator::Outbox;
+use super::coordinator::ExchangeOutbox;
 use super::rest::Resting;
 use super::*;
 use crate::random::Random;
@@ -70,9 +70,9 @@ impl Worker {
 struct World {
     random: Random,
     workers: Vec<Worker>,
-    coordinator: Coordinator,
+    coordinator: ExchangeCoordinator,
     up: Vec<(NodeId, ExchangeReport)>,
-    down: Outbox,
+    down: ExchangeOutbox,
     /// So many percent of the words are lost.
     loss: u64,
 }
@@ -90,7 +90,7 @@ impl World {
         let workers: Vec<Worker> = meetings.iter().enumerate().map(worker).collect();
         let mut world = Self {
             random: Random::new(seed),
-            coordinator: Coordinator::new(spec("nbsync:every=7")),
+            coordinator: ExchangeCoordinator::new(spec("nbsync:every=7")),
             workers,
             up: Vec::new(),
             down: Vec::new(),
@@ -107,7 +107,7 @@ impl World {
 
     /// A scheduler that was started again knows nobody's stage.
     fn forgets(&mut self) {
-        self.coordinator = Coordinator::new(*self.coordinator.spec());
+        self.coordinator = ExchangeCoordinator::new(*self.coordinator.spec());
         self.awaits();
     }
 
@@ -232,8 +232,8 @@ fn who_is_not_awaited_changes_nothing() {
 
 #[test]
 fn a_worker_that_waits_hears_for_whom() {
-    let mut coordinator = Coordinator::new(spec("nbsync:every=7"));
-    let mut out = Outbox::new();
+    let mut coordinator = ExchangeCoordinator::new(spec("nbsync:every=7"));
+    let mut out = ExchangeOutbox::new();
     coordinator.awaits([9, 11, 13], &mut out);
     let here =
         |stage: Stage| ExchangeReport { of: OF, stage: stage as i32, ..ExchangeReport::default() };
@@ -253,8 +253,8 @@ fn measured(step: u64, exchange: u64, window: u32, steps: u32) -> ExchangeReport
 
 #[test]
 fn the_window_follows_the_slowest_worker_by_one_at_a_time() {
-    let mut coordinator = Coordinator::new(spec("nbsync"));
-    let mut out = Outbox::new();
+    let mut coordinator = ExchangeCoordinator::new(spec("nbsync"));
+    let mut out = ExchangeOutbox::new();
     coordinator.awaits([9, 11], &mut out);
     coordinator.tick(&mut out);
     assert_eq!(out, [], "nothing is measured");
@@ -278,8 +278,8 @@ fn the_window_follows_the_slowest_worker_by_one_at_a_time() {
 
 #[test]
 fn the_window_that_a_job_was_told_stays() {
-    let mut coordinator = Coordinator::new(spec("nbsync:window=3"));
-    let mut out = Outbox::new();
+    let mut coordinator = ExchangeCoordinator::new(spec("nbsync:window=3"));
+    let mut out = ExchangeOutbox::new();
     coordinator.awaits([9], &mut out);
     coordinator.handle(9, measured(100_000, 900_000, 3, 1), &mut out);
     coordinator.tick(&mut out);
@@ -289,8 +289,8 @@ fn the_window_that_a_job_was_told_stays() {
 /// ESync: the slowest takes the steps that were asked for, a faster one as many as fit.
 #[test]
 fn a_faster_worker_takes_more_steps() {
-    let mut coordinator = Coordinator::new(spec("esync:steps=2"));
-    let mut out = Outbox::new();
+    let mut coordinator = ExchangeCoordinator::new(spec("esync:steps=2"));
+    let mut out = ExchangeOutbox::new();
     coordinator.awaits([9, 11, 13], &mut out);
     for (node, step) in [(9, 100_000), (11, 390_000), (13, 400_000)] {
         coordinator.handle(node, measured(step, 1, 1, 2), &mut out);

@@ -76,12 +76,12 @@ pub struct Push {
     /// said once, also if the push is held.
     pub before: Vec<(Key, Act)>,
     /// Then this.
-    pub turn: Turn,
+    pub turn: PushTurn,
 }
 
 /// Whether a push is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum PushTurn {
     /// Not now: ask again when something was answered, or the workers are aligned.
     Held(Hold),
     /// After the optimizer's step this is to be done with the key.
@@ -285,7 +285,7 @@ impl Exchange {
             before = self.close();
             if let Some(hold) = self.hold() {
                 self.held_since.get_or_insert(now);
-                return Push { before, turn: Turn::Held(hold) };
+                return Push { before, turn: PushTurn::Held(hold) };
             }
             self.begin(now);
         }
@@ -296,7 +296,7 @@ impl Exchange {
         }
         let act = self.due.remove(&key).unwrap_or_default();
         self.note(key, act);
-        Push { before, turn: Turn::Taken(act) }
+        Push { before, turn: PushTurn::Taken(act) }
     }
 
     /// Why the next iteration cannot begin now.

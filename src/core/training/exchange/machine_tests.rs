@@ -19,8 +19,8 @@ fn machine(text: &str) -> Exchange {
 fn take(exchange: &mut Exchange, key: Key) -> (Vec<(Key, Act)>, Act) {
     let Push { before, turn } = exchange.push(NOW, key, 4);
     match turn {
-        Turn::Taken(act) => (before, act),
-        Turn::Held(hold) => panic!("{hold:?}"),
+        PushTurn::Taken(act) => (before, act),
+        PushTurn::Held(hold) => panic!("{hold:?}"),
     }
 }
 
@@ -200,12 +200,12 @@ fn a_mode_that_waits_gives_out_no_value_before_the_global_one() {
     assert_eq!(iterate(&mut exchange, 2), [NOTHING; 2]);
     assert_eq!(iterate(&mut exchange, 2), [SENDS; 2]);
     assert!(exchange.withholds(1) && exchange.withholds(2));
-    assert_eq!(exchange.push(NOW, 1, 4).turn, Turn::Held(Hold::Result), "nor may it compute");
+    assert_eq!(exchange.push(NOW, 1, 4).turn, PushTurn::Held(Hold::Result), "nor may it compute");
     assert_eq!(exchange.oldest(), Some(1));
     assert_eq!(exchange.answered(1), Act { swap: true, send: false });
     assert!(!exchange.withholds(1) && exchange.withholds(2));
     assert_eq!(exchange.oldest(), Some(2));
-    assert_eq!(exchange.push(NOW, 1, 4).turn, Turn::Held(Hold::Result));
+    assert_eq!(exchange.push(NOW, 1, 4).turn, PushTurn::Held(Hold::Result));
     assert_eq!(exchange.answered(2), Act { swap: true, send: false });
     assert_eq!(iterate(&mut exchange, 2), [NOTHING; 2], "it is swapped once");
     assert_eq!(iterate(&mut exchange, 2), [SENDS; 2]);
@@ -222,11 +222,15 @@ fn a_worker_that_hears_nothing_is_held_and_goes_on_with_the_answer() {
         iterate(&mut exchange, 1);
     }
     let at = Duration::from_secs;
-    assert_eq!(exchange.push(at(1), 1, 4).turn, Turn::Held(Hold::Result));
-    assert_eq!(exchange.push(at(2), 1, 4).turn, Turn::Held(Hold::Result), "as often as it asks");
+    assert_eq!(exchange.push(at(1), 1, 4).turn, PushTurn::Held(Hold::Result));
+    assert_eq!(
+        exchange.push(at(2), 1, 4).turn,
+        PushTurn::Held(Hold::Result),
+        "as often as it asks"
+    );
     exchange.answered(1);
     let act = Act { swap: true, send: true };
-    assert_eq!(exchange.push(at(4), 1, 4), Push { before: vec![], turn: Turn::Taken(act) });
+    assert_eq!(exchange.push(at(4), 1, 4), Push { before: vec![], turn: PushTurn::Taken(act) });
     assert_eq!(exchange.counts().held, at(3));
     assert_eq!(exchange.counts().iterations, 10);
 }
@@ -239,7 +243,7 @@ fn who_is_held_still_sends_what_it_did_not_push() {
     take(&mut exchange, 2);
     assert!(take(&mut exchange, 1).1.send);
     let before = vec![(2, Act { swap: false, send: true })];
-    let turn = Turn::Held(Hold::Result);
+    let turn = PushTurn::Held(Hold::Result);
     assert_eq!(exchange.push(NOW, 1, 4), Push { before, turn });
     assert_eq!(exchange.push(NOW, 1, 4), Push { before: vec![], turn }, "it is said once");
     assert_eq!(exchange.push(NOW, 2, 4).turn, turn, "what was sent without it is over");
@@ -305,12 +309,12 @@ impl Played {
         }
         self.look();
         match turn {
-            Turn::Held(hold) => {
+            PushTurn::Held(hold) => {
                 assert_eq!(hold, Hold::Result);
                 assert!(!self.under_way.is_empty(), "it is held, and nothing will free it");
                 false
             }
-            Turn::Taken(act) => {
+            PushTurn::Taken(act) => {
                 *self.unsent.entry(key).or_default() += 1;
                 self.act(key, act);
                 true

@@ -37,7 +37,7 @@ pub mod spec;
 mod spec_tests;
 
 pub use aligning::Aligning;
-pub use coordinator::Coordinator;
+pub use coordinator::ExchangeCoordinator;
 pub use gauge::Gauge;
-pub use machine::{Act, Counts, Exchange, Hold, Push, Turn};
+pub use machine::{Act, Counts, Exchange, Hold, Push, PushTurn};
 pub use rest::Rest;

@@ -153,9 +153,9 @@ impl World {
         before.into_iter().for_each(|(other, act)| self.act(i, other, act));
         let worker = &mut self.workers[i];
         match turn {
-            Turn::Held(Hold::Result) => {}
-            Turn::Held(Hold::Align) => worker.state = State::Aligns(Rest::Open),
-            Turn::Taken(act) => {
+            PushTurn::Held(Hold::Result) => {}
+            PushTurn::Held(Hold::Align) => worker.state = State::Aligns(Rest::Open),
+            PushTurn::Taken(act) => {
                 worker.rest.pop();
                 *worker.unsent.entry(key).or_default() += 1;
                 self.act(i, key, act);

@@ -6,7 +6,7 @@ pub(super) const HOSTNAME: usize = 64;
 
 /// The offsets of one generation.
 #[derive(Debug)]
-pub(crate) struct Layout {
+pub(crate) struct FieldOffsets {
     /// `Meta::kEmpty`, `Node::kEmpty` (customer.cc).
     pub(super) empty: i32,
     /// `sizeof(RawMeta)`.
@@ -49,7 +49,7 @@ pub(super) struct Ports {
 }
 
 /// BytePS 0.2.5.post15 of PyPI.
-pub(crate) const PYPI: Layout = Layout {
+pub(crate) const PYPI: FieldOffsets = FieldOffsets {
     empty: i32::MAX,
     meta_bytes: 88,
     head: 0,
@@ -80,7 +80,7 @@ pub(crate) const PYPI: Layout = Layout {
 };
 
 /// BytePS's repository since 2021.
-pub(crate) const GITHUB: Layout = Layout {
+pub(crate) const GITHUB: FieldOffsets = FieldOffsets {
     empty: i16::MAX as i32,
     meta_bytes: 112,
     devices: Some(48),

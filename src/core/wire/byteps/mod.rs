@@ -19,8 +19,8 @@ use super::decode::{
     DATA_TYPES_MAX, DecodeError, META_BYTES_MAX, NODES_MAX, check_data_types, check_nodes,
 };
 use super::message::{Command, Control, Device, Devices, EMPTY, Meta, Node, Role};
+use layout::{FieldOffsets, HOSTNAME};
 pub(super) use layout::{GITHUB, PYPI};
-use layout::{HOSTNAME, Layout};
 
 /// The longest name of a host that fits into a node, in bytes; stock writes beyond its struct if it
 /// is longer.
@@ -28,7 +28,7 @@ pub const HOSTNAME_BYTES: usize = HOSTNAME - 1;
 
 // ---- writing ------------------------------------------------------------------------------------
 
-pub(super) fn encode(layout: &Layout, meta: &Meta, data: &[Bytes], out: &mut Vec<u8>) {
+pub(super) fn encode(layout: &FieldOffsets, meta: &Meta, data: &[Bytes], out: &mut Vec<u8>) {
     let start = out.len();
     out.resize(start + layout.meta_bytes, 0);
     let raw = &mut out[start..];
@@ -73,7 +73,7 @@ pub(super) fn encode(layout: &Layout, meta: &Meta, data: &[Bytes], out: &mut Vec
     }
 }
 
-fn encode_node(layout: &Layout, node: &Node, out: &mut Vec<u8>) {
+fn encode_node(layout: &FieldOffsets, node: &Node, out: &mut Vec<u8>) {
     let start = out.len();
     out.resize(start + layout.node_bytes, 0);
     let raw = &mut out[start..];
@@ -105,13 +105,13 @@ fn count(value: usize) -> i32 {
     i32::try_from(value).unwrap_or(i32::MAX)
 }
 
-const fn to_wire(layout: &Layout, value: i32) -> i32 {
+const fn to_wire(layout: &FieldOffsets, value: i32) -> i32 {
     if value == EMPTY { layout.empty } else { value }
 }
 
 // ---- reading ------------------------------------------------------------------------------------
 
-pub(super) fn decode(layout: &Layout, bytes: &[u8]) -> Result<Meta, DecodeError> {
+pub(super) fn decode(layout: &FieldOffsets, bytes: &[u8]) -> Result<Meta, DecodeError> {
     if bytes.len() > META_BYTES_MAX {
         return Err(DecodeError::TooLong("the whole"));
     }
@@ -166,7 +166,11 @@ fn devices(raw: &[u8], at: usize) -> Devices {
 }
 
 /// A control part; none if its command is 0 (EMPTY).
-fn control(layout: &Layout, raw: &[u8], nodes: &[u8]) -> Result<Option<Control>, DecodeError> {
+fn control(
+    layout: &FieldOffsets,
+    raw: &[u8],
+    nodes: &[u8],
+) -> Result<Option<Control>, DecodeError> {
     let number = int(raw, layout.command);
     if number == 0 {
         return Ok(None);
@@ -185,7 +189,7 @@ fn control(layout: &Layout, raw: &[u8], nodes: &[u8]) -> Result<Option<Control>,
     Ok(Some(control))
 }
 
-fn decode_node(layout: &Layout, raw: &[u8]) -> Result<Node, DecodeError> {
+fn decode_node(layout: &FieldOffsets, raw: &[u8]) -> Result<Node, DecodeError> {
     let number = int(raw, layout.role);
     let field = &raw[layout.hostname..layout.hostname + HOSTNAME];
     let end =
@@ -221,7 +225,7 @@ fn chunk<const N: usize>(raw: &[u8], at: usize) -> [u8; N] {
     raw.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; N])
 }
 
-const fn from_wire(layout: &Layout, value: i32) -> i32 {
+const fn from_wire(layout: &FieldOffsets, value: i32) -> i32 {
     if value == layout.empty { EMPTY } else { value }
 }
 

@@ -43,6 +43,9 @@ impl Exchanged {
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Deltas {
+    workers: usize,
+    /// Workers die, so a round without one of them counts each step more than once.
+    mortal: bool,
     /// The value of each round of each key, as the first worker was told it. Workers that came back
     /// count otherwise.
     rounds: BTreeMap<(Key, u64), Bytes>,
@@ -58,28 +61,32 @@ pub(super) struct Deltas {
 }
 
 /// What is wrong, and with what.
-type Found = Vec<(Invariant, String)>;
+type Discrepancy = Vec<(Invariant, String)>;
 
 impl Deltas {
-    /// A worker is told the value of a round. `is_back`: it came back. `mortal`: workers die, so a
-    /// round without one of them counts each step more than once.
+    /// Of so many workers. `mortal`: they may die.
+    pub(super) fn new(workers: usize, mortal: bool) -> Self {
+        Self { workers, mortal, ..Self::default() }
+    }
+
+    /// A worker is told the value of a round. `is_back`: it came back.
     pub(super) fn exchanged(
         &mut self,
-        (worker, is_back): (usize, bool),
-        (workers, mortal): (usize, bool),
+        worker: usize,
+        is_back: bool,
         key: Key,
         at: &Exchanged,
-    ) -> Found {
+    ) -> Discrepancy {
         let round = at.rounds();
-        let Some(value) = at.global(round) else { return Found::new() };
+        let Some(value) = at.global(round) else { return Discrepancy::new() };
         let name = format!("worker {worker}, key {key}, round {round}");
-        let mut found = match (is_back, mortal) {
+        let mut found = match (is_back, self.mortal) {
             (true, _) => {
                 self.returned += 1;
-                self.came_back((worker, workers), at, &name)
+                self.came_back(worker, at, &name)
             }
-            (false, true) => step_of_round((worker, workers), at, &name),
-            (false, false) => all_that_was_sent((worker, workers), at, &name),
+            (false, true) => self.step_of_round(worker, at, &name),
+            (false, false) => self.all_that_was_sent(worker, at, &name),
         };
         if !is_back {
             let same = self.rounds.entry((key, round)).or_insert_with(|| value.clone());
@@ -92,31 +99,74 @@ impl Deltas {
     }
 
     /// What a process that came back has sent counts at least once, besides what counted before.
-    fn came_back(&self, (worker, workers): (usize, usize), at: &Exchanged, name: &str) -> Found {
+    fn came_back(&self, worker: usize, at: &Exchanged, name: &str) -> Discrepancy {
         let own = |round: u64| {
-            let counted = counts(at.global(round)?, workers).into_iter();
+            let counted = counts(at.global(round)?, self.workers).into_iter();
             counted.map(|digits| digits.and_then(|digits| digits.get(worker).copied())).min()?
         };
         let (first, now, sent) = (own(0), own(at.rounds()), at.sent_by(at.rounds()));
         let is_empty = at.global(0).is_some_and(|value| value.is_empty());
         if is_empty || first.zip(now).is_some_and(|(first, now)| now >= first + sent) {
-            return Found::new();
+            return Discrepancy::new();
         }
         let text = format!("{name}: it had {first:?} steps, has sent {sent}, and has {now:?}");
         vec![(Invariant::Durable, text)]
+    }
+
+    /// All that a worker has sent is in the value once.
+    fn all_that_was_sent(&self, worker: usize, at: &Exchanged, name: &str) -> Discrepancy {
+        let (round, sent) = (at.rounds(), at.sent_by(at.rounds()));
+        let Some(value) = at.global(round) else { return Discrepancy::new() };
+        for (element, counted) in counts(value, self.workers).into_iter().enumerate() {
+            let own = counted.as_ref().and_then(|digits| digits.get(worker)).copied();
+            if own != Some(sent) {
+                let invariant = if own < Some(sent) { Invariant::Durable } else { Invariant::Once };
+                let text = format!("{name}: element {element} has {counted:?}, it has sent {sent}");
+                return vec![(invariant, text)];
+            }
+        }
+        Discrepancy::new()
+    }
+
+    /// A round of `n` of all workers counts each step `workers / n` times, those of all alike.
+    fn step_of_round(&self, worker: usize, at: &Exchanged, name: &str) -> Discrepancy {
+        let workers = self.workers;
+        let round = at.rounds();
+        let (Some(before), Some(now)) = (at.global(round - 1), at.global(round)) else {
+            return Discrepancy::new();
+        };
+        let sent = at.sent_by(round) - at.sent_by(round - 1);
+        for (before, now) in counts(before, workers).into_iter().zip(counts(now, workers)) {
+            let more: Option<Vec<u64>> = before.as_ref().zip(now.as_ref()).and_then(|(a, b)| {
+                a.iter().zip(b).map(|(before, now)| now.checked_sub(*before)).collect()
+            });
+            let is_mean = |more: &Vec<u64>| {
+                let own = more.get(worker).copied().unwrap_or(0);
+                let of = |n: u64| own * n == sent * workers as u64;
+                let whole =
+                    |n: u64| more.iter().all(|one| (one * n).is_multiple_of(workers as u64));
+                (1..=workers as u64).any(|n| of(n) && whole(n))
+            };
+            if !more.as_ref().is_some_and(is_mean) {
+                let text = format!("{name}: {now:?} after {before:?}, it has sent {sent} steps");
+                return vec![(Invariant::Once, text)];
+            }
+        }
+        Discrepancy::new()
     }
 
     /// A worker is told what it trains with. `keeps`: a swap keeps what was computed since the
     /// send.
     pub(super) fn trains_with(
         &self,
-        (worker, workers): (usize, usize),
+        worker: usize,
         key: Key,
-        (at, keeps): (&Exchanged, bool),
+        at: &Exchanged,
+        keeps: bool,
         value: &[u8],
-    ) -> Found {
+    ) -> Discrepancy {
         let is_since = |round: u64, sent: u64| {
-            let own = at.steps.saturating_sub(at.sent_by(sent)) as f32 * workers as f32;
+            let own = at.steps.saturating_sub(at.sent_by(sent)) as f32 * self.workers as f32;
             let own = own * COUNT_BASE.powi(worker as i32);
             at.global(round).is_some_and(|global| {
                 let pairs = floats(global).zip(floats(value));
@@ -128,7 +178,7 @@ impl Deltas {
         // A round is swapped before the next one of the key is sent.
         let round = at.rounds();
         if is_of(round) || round > 0 && is_of(round - 1) {
-            return Found::new();
+            return Discrepancy::new();
         }
         let text = format!(
             "worker {worker}, key {key}: it trains with {:?}, which is no value of round {} or the \
@@ -140,7 +190,7 @@ impl Deltas {
     }
 
     /// A worker is through, and has taken so many steps.
-    pub(super) fn trained(&mut self, (worker, _): (usize, bool), steps: u64) {
+    pub(super) fn trained(&mut self, worker: usize, steps: u64) {
         *self.trained.entry(worker).or_default() += steps;
     }
 
@@ -148,16 +198,16 @@ impl Deltas {
     pub(super) fn equal_at(
         &mut self,
         worker: usize,
-        at: (u64, Key),
+        meeting: u64,
+        key: Key,
         value: &[u8],
     ) -> Option<(Invariant, String)> {
-        let first = self.equal.get(&at);
+        let first = self.equal.get(&(meeting, key));
         self.compared += u64::from(first.is_some());
         let same = first.is_none_or(|first| first == value);
         if first.is_none() {
-            self.equal.insert(at, value.to_vec());
+            self.equal.insert((meeting, key), value.to_vec());
         }
-        let (meeting, key) = at;
         let name = format!("worker {worker}, key {key}, iteration {meeting}");
         (!same).then(|| (Invariant::Version, format!("{name}: it is not equal to the others")))
     }
@@ -183,63 +233,20 @@ impl Deltas {
     }
 
     /// A worker has the last values, when all are through.
-    pub(super) fn last(
-        &self,
-        worker: usize,
-        (workers, mortal): (usize, bool),
-        value: &[u8],
-    ) -> Found {
-        let steps: Vec<u64> =
-            (0..workers).map(|worker| self.trained.get(&worker).copied().unwrap_or(0)).collect();
+    pub(super) fn last(&self, worker: usize, value: &[u8]) -> Discrepancy {
+        let steps = (0..self.workers).map(|one| self.trained.get(&one).copied().unwrap_or(0));
+        let steps: Vec<u64> = steps.collect();
         let is_right = |digits: &Option<Vec<u64>>| match digits {
             // What a process sent that died may count, too.
-            Some(digits) if mortal => digits.iter().zip(&steps).all(|(one, steps)| one >= steps),
+            Some(digits) if self.mortal => {
+                digits.iter().zip(&steps).all(|(one, steps)| one >= steps)
+            }
             digits => *digits == Some(steps.clone()),
         };
-        let wrong = counts(value, workers).into_iter().find(|digits| !is_right(digits));
+        let wrong = counts(value, self.workers).into_iter().find(|digits| !is_right(digits));
         let text = |digits| format!("worker {worker} has {digits:?} at the end of {steps:?} steps");
         wrong.map(|digits| (Invariant::Once, text(digits))).into_iter().collect()
     }
-}
-
-/// All that a worker has sent is in the value once.
-fn all_that_was_sent((worker, workers): (usize, usize), at: &Exchanged, name: &str) -> Found {
-    let (round, sent) = (at.rounds(), at.sent_by(at.rounds()));
-    let Some(value) = at.global(round) else { return Found::new() };
-    for (element, counted) in counts(value, workers).into_iter().enumerate() {
-        let own = counted.as_ref().and_then(|digits| digits.get(worker)).copied();
-        if own != Some(sent) {
-            let invariant = if own < Some(sent) { Invariant::Durable } else { Invariant::Once };
-            let text = format!("{name}: element {element} has {counted:?}, it has sent {sent}");
-            return vec![(invariant, text)];
-        }
-    }
-    Found::new()
-}
-
-/// A round of `n` of all workers counts each step `workers / n` times, those of all alike.
-fn step_of_round((worker, workers): (usize, usize), at: &Exchanged, name: &str) -> Found {
-    let round = at.rounds();
-    let (Some(before), Some(now)) = (at.global(round - 1), at.global(round)) else {
-        return Found::new();
-    };
-    let sent = at.sent_by(round) - at.sent_by(round - 1);
-    for (before, now) in counts(before, workers).into_iter().zip(counts(now, workers)) {
-        let more: Option<Vec<u64>> = before.as_ref().zip(now.as_ref()).and_then(|(a, b)| {
-            a.iter().zip(b).map(|(before, now)| now.checked_sub(*before)).collect()
-        });
-        let is_mean = |more: &Vec<u64>| {
-            let own = more.get(worker).copied().unwrap_or(0);
-            let of = |n: u64| own * n == sent * workers as u64;
-            let whole = |n: u64| more.iter().all(|one| (one * n).is_multiple_of(workers as u64));
-            (1..=workers as u64).any(|n| of(n) && whole(n))
-        };
-        if !more.as_ref().is_some_and(is_mean) {
-            let text = format!("{name}: {now:?} after {before:?}, it has sent {sent} steps");
-            return vec![(Invariant::Once, text)];
-        }
-    }
-    Found::new()
 }
 
 fn floats(values: &[u8]) -> impl Iterator<Item = f32> + Clone {

@@ -24,12 +24,12 @@ use self::exchange::Deltas;
 pub(super) use self::exchange::Exchanged;
 use self::owners::Owners;
 use self::placement::Iterations;
-use self::reference::{Plan, Reference};
+use self::reference::{Reference, ReferencePlan};
 use self::samples::Samples;
-pub(super) use self::samples::Taken;
+pub(super) use self::samples::TakenBatch;
 use self::sums::Sums;
 use self::waits::Waits;
-use super::workload::{Slice, Tensor};
+use super::workload::{Tensor, TensorSlice};
 use crate::app::Judge;
 use pslite_core::cluster::Policy;
 use pslite_core::invariant::Valid;
@@ -85,7 +85,7 @@ impl fmt::Display for Fault {
 
 /// What a pull may bring.
 #[derive(Clone, Debug)]
-pub(super) struct Bounds {
+pub(super) struct PullBounds {
     /// The first version that may be seen.
     from: u64,
     /// How many pushes of each worker must be in it, in a job that counts them.
@@ -94,11 +94,11 @@ pub(super) struct Bounds {
 
 /// See the module.
 pub struct Ledger {
-    plan: Plan,
+    plan: ReferencePlan,
     tensors: Vec<Tensor>,
     /// Values count pushes: an asynchronous job of several workers.
     counts: bool,
-    slices: BTreeMap<Key, (usize, Slice)>,
+    slices: BTreeMap<Key, (usize, TensorSlice)>,
     /// Of each tensor, by worker.
     progress: Vec<progress::All>,
     reference: Reference,
@@ -116,7 +116,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    pub(super) fn new(plan: Plan, tensors: Vec<Tensor>, counts: bool) -> Self {
+    pub(super) fn new(plan: ReferencePlan, tensors: Vec<Tensor>, counts: bool) -> Self {
         let slices = tensors
             .iter()
             .enumerate()
@@ -124,6 +124,7 @@ impl Ledger {
             .collect();
         Self {
             progress: vec![progress::All::new(plan.workers); tensors.len()],
+            deltas: Deltas::new(plan.workers, plan.mortal),
             reference: Reference::new(plan.clone()),
             plan,
             tensors,
@@ -134,7 +135,6 @@ impl Ledger {
             waits: Waits::default(),
             sums: Sums::default(),
             samples: Samples::default(),
-            deltas: Deltas::default(),
             iterations: Iterations::default(),
             said: Vec::new(),
             faults: Vec::new(),
@@ -203,19 +203,19 @@ impl Ledger {
 
     /// A worker begins a pull. Who was given up meanwhile, in that life, may have the values of the
     /// last round that it pushed to: they came with the answer.
-    pub(super) fn pull_begun(&self, tensor: usize, worker: NodeId, life: u64) -> Bounds {
+    pub(super) fn pull_begun(&self, tensor: usize, worker: NodeId, life: u64) -> PullBounds {
         if self.epochs.gave_up(worker, life) {
-            return Bounds { from: 0, done: Vec::new() };
+            return PullBounds { from: 0, done: Vec::new() };
         }
         self.bounds(tensor, None)
     }
 
     /// A worker begins a push that pulls: it brings its own push of that round too.
-    pub(super) fn both_begun(&self, tensor: usize, worker: usize, round: u64) -> Bounds {
+    pub(super) fn both_begun(&self, tensor: usize, worker: usize, round: u64) -> PullBounds {
         self.bounds(tensor, Some((worker, round)))
     }
 
-    fn bounds(&self, tensor: usize, own: Option<(usize, u64)>) -> Bounds {
+    fn bounds(&self, tensor: usize, own: Option<(usize, u64)>) -> PullBounds {
         let progress = self.progress.get(tensor);
         let last = progress.map_or(0, progress::All::last);
         let workers = progress.filter(|_| self.counts).map_or(&[][..], progress::All::workers);
@@ -223,11 +223,17 @@ impl Ledger {
         if let Some(done) = own.and_then(|(worker, _)| done.get_mut(worker)) {
             *done += 1;
         }
-        Bounds { from: last.max(own.map_or(0, |(_, round)| round)), done }
+        PullBounds { from: last.max(own.map_or(0, |(_, round)| round)), done }
     }
 
     /// It has the values.
-    pub(super) fn pulled(&mut self, worker: usize, tensor: usize, bounds: &Bounds, values: &[u8]) {
+    pub(super) fn pulled(
+        &mut self,
+        worker: usize,
+        tensor: usize,
+        bounds: &PullBounds,
+        values: &[u8],
+    ) {
         self.checked += 1;
         let Some(of) = self.tensors.get(tensor).cloned() else { return };
         let all: usize = of.slices.iter().map(|slice| of.bytes(slice)).sum();
@@ -257,7 +263,7 @@ impl Ledger {
     fn check_version(
         &mut self,
         name: &str,
-        (tensor, slice): (&Tensor, &Slice),
+        (tensor, slice): (&Tensor, &TensorSlice),
         (from, to): (u64, u64),
         values: &[u8],
     ) {
@@ -341,7 +347,7 @@ impl Ledger {
     }
 
     /// A worker takes a batch.
-    pub(super) fn batch_taken(&mut self, taken: Taken) {
+    pub(super) fn batch_taken(&mut self, taken: TakenBatch) {
         let found = self.samples.taken(&taken);
         self.found(Invariant::Samples, found);
     }
@@ -359,11 +365,10 @@ impl Ledger {
         self.deltas.count()
     }
 
-    /// A worker is told the global value of a key, in answer to a delta. `who`: its rank, and
-    /// whether it came back.
-    pub(super) fn exchanged(&mut self, who: (usize, bool), key: Key, at: &Exchanged) {
+    /// A worker is told the global value of a key, in answer to a delta. `is_back`: it came back.
+    pub(super) fn exchanged(&mut self, worker: usize, is_back: bool, key: Key, at: &Exchanged) {
         self.checked += 1;
-        let found = self.deltas.exchanged(who, (self.plan.workers, self.plan.mortal), key, at);
+        let found = self.deltas.exchanged(worker, is_back, key, at);
         for (invariant, text) in found {
             self.found(invariant, [text]);
         }
@@ -374,11 +379,12 @@ impl Ledger {
         &mut self,
         worker: usize,
         key: Key,
-        at: (&Exchanged, bool),
+        at: &Exchanged,
+        keeps: bool,
         value: &[u8],
     ) {
         self.checked += 1;
-        let found = self.deltas.trains_with((worker, self.plan.workers), key, at, value);
+        let found = self.deltas.trains_with(worker, key, at, keeps, value);
         for (invariant, text) in found {
             self.found(invariant, [text]);
         }
@@ -394,9 +400,9 @@ impl Ledger {
     }
 
     /// A worker has a value that is to be the same at all of them ([`Deltas::equal_at`]).
-    pub(super) fn equal_at(&mut self, worker: usize, at: (u64, Key), value: &[u8]) {
+    pub(super) fn equal_at(&mut self, worker: usize, meeting: u64, key: Key, value: &[u8]) {
         self.checked += 1;
-        if let Some((invariant, text)) = self.deltas.equal_at(worker, at, value) {
+        if let Some((invariant, text)) = self.deltas.equal_at(worker, meeting, key, value) {
             self.found(invariant, [text]);
         }
     }
@@ -419,14 +425,13 @@ impl Ledger {
     }
 
     /// A worker is through with so many steps.
-    pub(super) fn trained(&mut self, who: (usize, bool), steps: u64) {
-        self.deltas.trained(who, steps);
+    pub(super) fn trained(&mut self, worker: usize, steps: u64) {
+        self.deltas.trained(worker, steps);
     }
 
     /// A worker has the last values of a tensor.
     pub(super) fn last_values(&mut self, worker: usize, values: &[u8]) {
-        let workers = (self.plan.workers, self.plan.mortal);
-        for (invariant, text) in self.deltas.last(worker, workers, values) {
+        for (invariant, text) in self.deltas.last(worker, values) {
             self.found(invariant, [text]);
         }
     }

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use crate::elastic::optimizer::Rule;
-use crate::elastic::workload::{Push, Slice, Tensor};
+use crate::elastic::optimizer::ServerRule;
+use crate::elastic::workload::{PushOf, Tensor, TensorSlice};
 use pslite_core::store::command::Head;
 use pslite_core::store::{Answer, Outbound, PART_BYTES, Store, StoreConfig, SumOrder};
 use pslite_core::values::{KeyRange, KvPairs, SHARED};
@@ -15,7 +15,7 @@ use pslite_core::wire::{Key, Meta, server_id, worker_id};
 
 /// What the reference needs to know of a job.
 #[derive(Clone, Debug)]
-pub(in crate::elastic) struct Plan {
+pub(in crate::elastic) struct ReferencePlan {
     pub(in crate::elastic) workers: usize,
     /// Workers may die, and come back.
     pub(in crate::elastic) mortal: bool,
@@ -23,7 +23,7 @@ pub(in crate::elastic) struct Plan {
     /// The body of the command that sets compression.
     pub(in crate::elastic) compression: Option<Bytes>,
     /// Of each customer: optimizers, each with the round after which it comes; ascending.
-    pub(in crate::elastic) rules: Vec<Vec<(u64, Rule)>>,
+    pub(in crate::elastic) rules: Vec<Vec<(u64, ServerRule)>>,
 }
 
 /// The values of one wire key after each round.
@@ -34,12 +34,12 @@ struct History {
 
 /// The values of all keys after each round.
 pub(super) struct Reference {
-    plan: Plan,
+    plan: ReferencePlan,
     keys: BTreeMap<Key, History>,
 }
 
 impl Reference {
-    pub(super) const fn new(plan: Plan) -> Self {
+    pub(super) const fn new(plan: ReferencePlan) -> Self {
         Self { plan, keys: BTreeMap::new() }
     }
 
@@ -47,7 +47,7 @@ impl Reference {
     pub(super) fn value(
         &mut self,
         tensor: &Tensor,
-        slice: &Slice,
+        slice: &TensorSlice,
         round: u64,
     ) -> Result<Bytes, String> {
         if !self.keys.contains_key(&slice.key) {
@@ -62,7 +62,7 @@ impl Reference {
         Ok(history.values[round as usize].clone())
     }
 
-    fn begin(&self, tensor: &Tensor, slice: &Slice) -> Result<History, String> {
+    fn begin(&self, tensor: &Tensor, slice: &TensorSlice) -> Result<History, String> {
         let mut store = Store::new(StoreConfig {
             workers: self.plan.workers,
             servers: self.plan.ranges.len(),
@@ -78,7 +78,7 @@ impl Reference {
             store.set_compression(space, body).map_err(|error| error.to_string())?;
         }
         let mut history = History { store, values: Vec::new() };
-        let init = Push { worker: 0, round: 0, counts: false };
+        let init = PushOf { worker: 0, round: 0, counts: false };
         history.push(tensor, slice, init, &self.plan)?;
         history.keep(tensor, slice)?;
         Ok(history)
@@ -87,7 +87,12 @@ impl Reference {
 
 impl History {
     /// One more round.
-    fn play(&mut self, plan: &Plan, tensor: &Tensor, slice: &Slice) -> Result<(), String> {
+    fn play(
+        &mut self,
+        plan: &ReferencePlan,
+        tensor: &Tensor,
+        slice: &TensorSlice,
+    ) -> Result<(), String> {
         let round = self.values.len() as u64;
         let rules = plan.rules.get(tensor.customer as usize).into_iter().flatten();
         for (number, (after, rule)) in rules.enumerate() {
@@ -104,7 +109,7 @@ impl History {
             }
         }
         for worker in 0..plan.workers {
-            self.push(tensor, slice, Push { worker, round, counts: false }, plan)?;
+            self.push(tensor, slice, PushOf { worker, round, counts: false }, plan)?;
         }
         self.keep(tensor, slice)
     }
@@ -112,9 +117,9 @@ impl History {
     fn push(
         &mut self,
         tensor: &Tensor,
-        slice: &Slice,
-        push: Push,
-        plan: &Plan,
+        slice: &TensorSlice,
+        push: PushOf,
+        plan: &ReferencePlan,
     ) -> Result<(), String> {
         let kv = tensor.push_slice(slice, push, &plan.ranges);
         let meta = Meta {
@@ -128,7 +133,7 @@ impl History {
         self.ask(meta, kv).map(drop)
     }
 
-    fn keep(&mut self, tensor: &Tensor, slice: &Slice) -> Result<(), String> {
+    fn keep(&mut self, tensor: &Tensor, slice: &TensorSlice) -> Result<(), String> {
         let of_slice = Tensor { slices: vec![*slice], ..tensor.clone() };
         let meta = Meta {
             head: tensor.head(false),

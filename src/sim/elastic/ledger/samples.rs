@@ -9,7 +9,7 @@ use pslite_core::wire::{NodeId, id_to_rank, worker_id};
 
 /// A batch that a worker took.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Taken {
+pub(crate) struct TakenBatch {
     /// Which session of the job: all its workers may have closed one before.
     pub(crate) run: u64,
     pub(crate) rank: usize,
@@ -19,11 +19,11 @@ pub(crate) struct Taken {
 }
 
 /// What was taken of one iteration: from, to, and by which process.
-type Parts = Vec<(u64, u64, u64)>;
+type SampleParts = Vec<(u64, u64, u64)>;
 
 /// A process in a session.
 #[derive(Clone, Copy, Debug)]
-struct Member {
+struct SessionProcess {
     rank: usize,
     life: u64,
     /// The iteration after the last one of which it took a batch.
@@ -38,10 +38,10 @@ pub(super) struct Samples {
     total: u64,
     ahead: u64,
     run: u64,
-    taken: BTreeMap<(u64, u64), Parts>,
-    members: BTreeMap<(u64, u64), Member>,
+    taken: BTreeMap<(u64, u64), SampleParts>,
+    members: BTreeMap<(u64, u64), SessionProcess>,
     /// Processes that have a place, with their first iteration, and have taken nothing yet.
-    placed: BTreeMap<(u64, u64), Member>,
+    placed: BTreeMap<(u64, u64), SessionProcess>,
     /// Of which iterations a lost worker may have had samples that it never took: session, from,
     /// to.
     lost: Vec<(u64, u64, u64)>,
@@ -81,16 +81,16 @@ impl Samples {
         let of = (self.run, instance);
         if !self.members.contains_key(&of) {
             let rank = usize::try_from(id_to_rank(node)).unwrap_or(usize::MAX);
-            self.placed.insert(of, Member { rank, life, next: first, is_lost: false });
+            self.placed.insert(of, SessionProcess { rank, life, next: first, is_lost: false });
         }
     }
 
     /// A worker takes a batch.
-    pub(super) fn taken(&mut self, taken: &Taken) -> Vec<String> {
-        let Taken { run, rank, instance, life, batch } = *taken;
+    pub(super) fn taken(&mut self, taken: &TakenBatch) -> Vec<String> {
+        let TakenBatch { run, rank, instance, life, batch } = *taken;
         let Batch { iteration, place, size, .. } = batch;
         let mut found = Vec::new();
-        let known = Member { rank, life, next: 0, is_lost: false };
+        let known = SessionProcess { rank, life, next: 0, is_lost: false };
         let member = self.members.entry((run, instance)).or_insert(known);
         if life == 0 && run == 1 && member.next != iteration {
             let next = member.next;
@@ -113,7 +113,8 @@ impl Samples {
         }
         parts.push((from, to, instance));
         // Those that are left of the beginning are waited for: none of them is further behind.
-        let begun = |other: &&Member| other.life == 0 && !other.is_lost && other.next < self.end;
+        let begun =
+            |other: &&SessionProcess| other.life == 0 && !other.is_lost && other.next < self.end;
         let of_run = self.members.range((run, 0)..=(run, u64::MAX)).map(|(_, member)| member);
         let behind = of_run.filter(begun).find(|other| other.next + self.ahead + 2 < iteration);
         if let Some(other) = behind {
@@ -145,7 +146,7 @@ impl Samples {
             if is_gone {
                 lost.push((*run, member.next, until));
                 // It may be alive, and take batches yet.
-                members.insert((*run, *instance), Member { is_lost: true, ..*member });
+                members.insert((*run, *instance), SessionProcess { is_lost: true, ..*member });
             }
             !is_gone
         });

@@ -1,7 +1,7 @@
 //! What happens to a job whose workers exchange deltas.
 
 use super::super::config::{ElasticConfig, Exchanges, Trees};
-use super::super::optimizer::Rule;
+use super::super::optimizer::ServerRule;
 use super::super::script::Program;
 use super::super::workload::COUNT_BASE;
 use super::{Draw, LIVES, MS};
@@ -56,7 +56,7 @@ impl Draw {
         config.program = Program {
             sync: true,
             rounds: 1,
-            rule: Some(Rule::Sgd { rate: -1.0 }),
+            rule: Some(ServerRule::Sgd { rate: -1.0 }),
             second_rule: None,
             compressed: false,
             second_customer: None,

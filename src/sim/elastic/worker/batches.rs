@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::config::{Reports, Sessions};
-use super::super::ledger::{Ledger, Taken};
-use super::{Stage, Worker};
-use crate::app::{Output, View};
+use super::super::ledger::{Ledger, TakenBatch};
+use super::{ScriptStage, Worker};
+use crate::app::{AppView, Output};
 use pslite_core::cluster::{Event, Tell};
 use pslite_core::random::Random;
 use pslite_core::training::balance::{Batch, Participant, Turn};
@@ -24,7 +24,7 @@ const PER_EPOCH: u64 = 7;
 const SLOWER: f64 = 3.0;
 
 /// See the module.
-pub(super) struct Batches {
+pub(super) struct SessionBatches {
     plan: Sessions,
     participant: Option<Participant>,
     /// Which session of the job it is in.
@@ -42,7 +42,7 @@ pub(super) struct Batches {
     pace: f64,
 }
 
-impl Batches {
+impl SessionBatches {
     pub(super) fn new(
         plan: Sessions,
         compute: Duration,
@@ -67,7 +67,7 @@ impl Batches {
 
     fn open(
         &mut self,
-        view: &View<'_>,
+        view: &AppView<'_>,
         (rank, members): (usize, usize),
         said: &mut Vec<BalanceMessage>,
     ) -> Result<(), String> {
@@ -118,7 +118,7 @@ impl Batches {
     /// Takes batches ahead, as a loader does.
     fn take(
         &mut self,
-        view: &View<'_>,
+        view: &AppView<'_>,
         rank: usize,
         ledger: &mut Ledger,
         said: &mut Vec<BalanceMessage>,
@@ -144,7 +144,7 @@ impl Batches {
                 Turn::Batch(batch) if batch.iteration < end => {
                     let life = view.cluster.my_life();
                     let (run, instance) = (self.run, view.cluster.me().incarnation);
-                    ledger.batch_taken(Taken { run, rank, instance, life, batch });
+                    ledger.batch_taken(TakenBatch { run, rank, instance, life, batch });
                     self.taken.push_back(batch);
                 }
                 Turn::Batch(_) | Turn::End => self.is_over = true,
@@ -227,8 +227,8 @@ impl Worker {
     /// Trains by batches: pushes each tensor once in each.
     pub(super) fn train_by_batches(
         &mut self,
-        view: &View<'_>,
-        mut batches: Batches,
+        view: &AppView<'_>,
+        mut batches: SessionBatches,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) {
@@ -249,8 +249,8 @@ impl Worker {
     /// Returns whether the training is over.
     fn go_on(
         &mut self,
-        view: &View<'_>,
-        batches: &mut Batches,
+        view: &AppView<'_>,
+        batches: &mut SessionBatches,
         ledger: &mut Ledger,
         said: &mut Vec<BalanceMessage>,
         out: &mut Vec<Output>,
@@ -280,7 +280,7 @@ impl Worker {
     }
 
     /// Gradients are there one after the other; the last one when the batch is computed.
-    fn compute(&mut self, view: &View<'_>, batches: &Batches, batch: Batch) {
+    fn compute(&mut self, view: &AppView<'_>, batches: &SessionBatches, batch: Batch) {
         self.paces.until(batches.begun);
         let time = Duration::from_secs_f64(batches.pace * f64::from(batch.size));
         for tensor in 0..self.paces.all().len() {
@@ -289,7 +289,7 @@ impl Worker {
         }
     }
 
-    fn push_what_is_due(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
+    fn push_what_is_due(&mut self, view: &AppView<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
         for tensor in self.paces.due(view.now) {
             self.paces.change(tensor, |pace| pace.begun += 1);
             let round = self.paces.all()[tensor].begun;
@@ -300,7 +300,7 @@ impl Worker {
     /// The scheduler says something of batches.
     pub(super) fn told_of_batches(
         &mut self,
-        view: &View<'_>,
+        view: &AppView<'_>,
         word: &[u8],
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
@@ -313,8 +313,9 @@ impl Worker {
             customer.sabotage.shares(&mut message);
         }
         let stages = Arc::clone(&self.config.stages);
-        let trains =
-            |stage: &Stage| if let Stage::Train { round } = stage { Some(*round) } else { None };
+        let trains = |stage: &ScriptStage| {
+            if let ScriptStage::Train { round } = stage { Some(*round) } else { None }
+        };
         let rounds = stages.iter().filter_map(trains).max().unwrap_or(0);
         let said = batches.received(view.now, &message, rounds, ledger);
         say(said, out);

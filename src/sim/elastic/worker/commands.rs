@@ -1,21 +1,21 @@
 //! Commands of a worker to all servers, as MXNet's kvstore sends them.
 
 use super::super::ledger::Ledger;
-use super::super::script::Stage;
+use super::super::script::ScriptStage;
 use super::{Purpose, Worker};
-use crate::app::{Output, View};
+use crate::app::{AppView, Output};
 use pslite_core::wire::{NodeId, SERVER_GROUP};
 
 impl Worker {
     /// Sends a command to all servers.
     pub(super) fn command(
         &mut self,
-        view: &View<'_>,
-        stage: &Stage,
+        view: &AppView<'_>,
+        stage: &ScriptStage,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) {
-        let Stage::Command { customer, head, body, everybody } = stage else { return };
+        let ScriptStage::Command { customer, head, body, everybody } = stage else { return };
         if self.rank == 0 || *everybody {
             let servers: Vec<NodeId> = view.cluster.ids_of(SERVER_GROUP).unwrap_or_default();
             let customer = &mut self.customers[*customer as usize];
@@ -24,7 +24,7 @@ impl Worker {
         }
     }
 
-    fn waits(&mut self, view: &View<'_>, asked: Option<i32>, what: String, ledger: &mut Ledger) {
+    fn waits(&mut self, view: &AppView<'_>, asked: Option<i32>, what: String, ledger: &mut Ledger) {
         if let Some(timestamp) = asked {
             self.open += 1;
             ledger.wait_begun(view.process, timestamp, what);

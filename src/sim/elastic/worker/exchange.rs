@@ -14,9 +14,9 @@ use bytes::Bytes;
 
 use super::super::config::Exchanges;
 use super::super::ledger::{Exchanged, Ledger};
-use super::super::workload::Push;
+use super::super::workload::PushOf;
 use super::{Over, Purpose, Worker, WorkerConfig};
-use crate::app::{Output, View};
+use crate::app::{AppView, Output};
 use pslite_core::invariant::Valid;
 use pslite_core::kv::Assembled;
 use pslite_core::store::command::Head;
@@ -31,7 +31,7 @@ const BOTH: u32 = 50;
 
 /// A program that waits until all workers are equal, and looks at its values then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Finish {
+enum Finishing {
     /// It does no such thing, or has not begun.
     No,
     /// It waits.
@@ -63,7 +63,7 @@ pub(super) struct Trainer {
     /// Each such iteration is one of all workers together; 0: none.
     every: u64,
     finishes: bool,
-    finish: Finish,
+    finish: Finishing,
     /// It came back: rounds do not wait for it.
     is_back: bool,
     /// It steps its values itself, from those of each tensor that it was given last.
@@ -98,7 +98,7 @@ impl Trainer {
             keeps: spec.waits || spec.keep || spec.sections > 1,
             every: spec.every,
             finishes,
-            finish: Finish::No,
+            finish: Finishing::No,
             is_back,
             given: given.map(|()| BTreeMap::new()),
             last: None,
@@ -148,7 +148,7 @@ impl Trainer {
         if self.is_back {
             return None;
         }
-        if self.finish == Finish::Pulls {
+        if self.finish == Finishing::Pulls {
             return Some(u64::MAX);
         }
         let is_together = self.begun.checked_rem(self.every) == Some(0);
@@ -162,7 +162,7 @@ impl Worker {
     /// Trains: computes, pushes and pulls.
     pub(super) fn train_by_exchange(
         &mut self,
-        view: &View<'_>,
+        view: &AppView<'_>,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) {
@@ -191,7 +191,7 @@ impl Worker {
     }
 
     /// Pushes all tensors, from any of them on.
-    fn push_iteration(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
+    fn push_iteration(&mut self, view: &AppView<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
         let tensors = self.config.tensors.len();
         let first = self.random.below(tensors.max(1) as u64) as usize;
         for at in 0..tensors {
@@ -203,7 +203,7 @@ impl Worker {
                 trainer.done.entry(slice.key).or_default().steps += 1;
             }
             let round = trainer.begun;
-            let push = Push { worker: self.rank, round, counts: self.config.counts };
+            let push = PushOf { worker: self.rank, round, counts: self.config.counts };
             let kv = of.push(push, &self.ranges);
             let kv = trainer.stepped(tensor, kv, self.config.workers);
             let what = format!("step {round} of tensor {tensor}");
@@ -215,7 +215,7 @@ impl Worker {
     /// The program has the local values of a tensor.
     pub(super) fn local_values(
         &mut self,
-        view: &View<'_>,
+        view: &AppView<'_>,
         tensor: usize,
         values: &[u8],
         ledger: &mut Ledger,
@@ -235,9 +235,9 @@ impl Worker {
             rest = after;
             let equal_in = trainer.equal_in();
             let done = trainer.done.entry(slice.key).or_default();
-            ledger.trains_with(self.rank, slice.key, (done, trainer.keeps), value);
+            ledger.trains_with(self.rank, slice.key, done, trainer.keeps, value);
             if let Some(meeting) = equal_in {
-                ledger.equal_at(self.rank, (meeting, slice.key), value);
+                ledger.equal_at(self.rank, meeting, slice.key, value);
             }
         }
         trainer.open -= 1;
@@ -245,21 +245,21 @@ impl Worker {
     }
 
     /// All iterations are over. The program may wait until all are equal; then it leaves.
-    fn end_exchange(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
+    fn end_exchange(&mut self, view: &AppView<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
         let Some(trainer) = &mut self.trainer else { return };
         match trainer.finish {
-            Finish::No if trainer.finishes => {
-                trainer.finish = Finish::Waits;
+            Finishing::No if trainer.finishes => {
+                trainer.finish = Finishing::Waits;
                 let mut steps = Vec::new();
                 trainer.training.finish(view.now, &mut steps);
                 trainer.steps.extend(steps);
                 self.do_local(view, ledger, out);
                 self.end_exchange(view, ledger, out);
             }
-            Finish::Waits => match trainer.training.is_finished() {
+            Finishing::Waits => match trainer.training.is_finished() {
                 Ok(false) => {}
                 Ok(true) => {
-                    trainer.finish = Finish::Pulls;
+                    trainer.finish = Finishing::Pulls;
                     trainer.open = self.config.tensors.len();
                     for tensor in 0..self.config.tensors.len() {
                         self.ask_values(view, (tensor, Purpose::Local { tensor }), ledger, out);
@@ -267,16 +267,16 @@ impl Worker {
                 }
                 Err(why) => out.push(Output::End(Err(why))),
             },
-            Finish::Pulls => {
-                trainer.finish = Finish::Done;
+            Finishing::Pulls => {
+                trainer.finish = Finishing::Done;
                 self.finish_exchange(view, ledger, out);
             }
-            Finish::No | Finish::Done => self.finish_exchange(view, ledger, out),
+            Finishing::No | Finishing::Done => self.finish_exchange(view, ledger, out),
         }
     }
 
     /// The last stretch.
-    fn finish_exchange(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
+    fn finish_exchange(&mut self, view: &AppView<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
         let Some(trainer) = &mut self.trainer else { return };
         let is_over = if self.customers[0].sabotage.forgets_the_end() {
             true
@@ -292,7 +292,7 @@ impl Worker {
         self.do_local(view, ledger, out);
         if is_over {
             let Some(trainer) = &mut self.trainer else { return };
-            ledger.trained((self.rank, trainer.is_back), trainer.iterations);
+            ledger.trained(self.rank, trainer.iterations);
             self.next_stage(view, ledger, out);
         }
     }
@@ -302,7 +302,7 @@ impl Worker {
     /// Asks the local model.
     pub(super) fn ask_local(
         &mut self,
-        view: &View<'_>,
+        view: &AppView<'_>,
         (kind, kv): ((i32, bool, bool), KvPairs),
         (purpose, what): (Purpose, String),
         ledger: &mut Ledger,
@@ -331,7 +331,12 @@ impl Worker {
     }
 
     /// Does what the local model says, in order.
-    pub(super) fn do_local(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
+    pub(super) fn do_local(
+        &mut self,
+        view: &AppView<'_>,
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+    ) {
         while let Some(step) = self.trainer.as_mut().and_then(|one| one.steps.pop_front()) {
             let over = match step {
                 LocalStep::Send(own) => self.send_own(view, *own, ledger, out),
@@ -343,7 +348,7 @@ impl Worker {
 
     fn do_step(
         &mut self,
-        view: &View<'_>,
+        view: &AppView<'_>,
         step: LocalStep,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
@@ -355,7 +360,7 @@ impl Worker {
     /// The scheduler says something to the local model.
     pub(super) fn told_of_exchange(
         &mut self,
-        view: &View<'_>,
+        view: &AppView<'_>,
         bytes: &[u8],
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
@@ -371,7 +376,7 @@ impl Worker {
     }
 
     /// Time has passed.
-    pub(super) fn beat(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
+    pub(super) fn beat(&mut self, view: &AppView<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
         let Some(trainer) = &mut self.trainer else { return };
         let mut steps = Vec::new();
         trainer.training.tick(view.now, &mut steps);
@@ -382,7 +387,7 @@ impl Worker {
     /// Sends a request of the local model's own.
     fn send_own(
         &mut self,
-        view: &View<'_>,
+        view: &AppView<'_>,
         mut own: Own,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
@@ -411,7 +416,7 @@ impl Worker {
     /// A request of the local model's own is over.
     pub(super) fn own_over(
         &mut self,
-        view: &View<'_>,
+        view: &AppView<'_>,
         key: Key,
         result: Result<Assembled, String>,
         ledger: &mut Ledger,
@@ -425,7 +430,7 @@ impl Worker {
             let is_round = !done.globals.is_empty();
             done.globals.push(value.clone());
             if is_round {
-                ledger.exchanged((self.rank, trainer.is_back), key, done);
+                ledger.exchanged(self.rank, trainer.is_back, key, done);
             }
         }
         let sabotage = &mut self.customers[0].sabotage;

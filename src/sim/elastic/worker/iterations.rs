@@ -2,14 +2,19 @@
 //! computes the next one, as a training loop does.
 
 use super::super::ledger::Ledger;
-use super::super::requests::Requests;
+use super::super::requests::CustomerRequests;
 use super::Worker;
-use crate::app::{Output, View};
+use crate::app::{AppView, Output};
 use pslite_core::kv::rounds::Round;
 
 impl Worker {
     /// Computes, then pushes all tensors; waits until all are pulled.
-    pub(super) fn iterate(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
+    pub(super) fn iterate(
+        &mut self,
+        view: &AppView<'_>,
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+    ) {
         if self.paces.is_any_under_way() {
             return;
         }
@@ -33,6 +38,6 @@ impl Worker {
 
     /// The rounds that are over since the last call.
     pub(in crate::elastic) fn take_rounds(&mut self) -> Vec<Round> {
-        self.customers.iter_mut().flat_map(Requests::take_rounds).collect()
+        self.customers.iter_mut().flat_map(CustomerRequests::take_rounds).collect()
     }
 }

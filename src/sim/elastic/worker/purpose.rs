@@ -1,6 +1,6 @@
 //! What the requests of a simulated worker are for.
 
-use super::super::ledger::Bounds;
+use super::super::ledger::PullBounds;
 use pslite_core::wire::Key;
 
 /// What a request is for.
@@ -12,12 +12,12 @@ pub(in crate::elastic) enum Purpose {
     },
     Pull {
         tensor: usize,
-        bounds: Bounds,
+        bounds: PullBounds,
     },
     Both {
         tensor: usize,
         round: u64,
-        bounds: Bounds,
+        bounds: PullBounds,
     },
     Command,
     /// A gradient that the local model applies; with `pulls` for the local values.

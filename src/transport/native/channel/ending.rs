@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
-use super::held::{Seen, WaitsFor};
+use super::held::{ChannelSeen, ConnectionWait};
 use super::{Channel, ChannelState, LOOK_AGAIN, Lane};
 use crate::counters::PeerCounters;
 use crate::native::outbox::Fragment;
@@ -171,8 +171,8 @@ impl ChannelState {
             let info = tcp_info(lane.pipe.socket.as_fd())?;
             Some((info, lane.window_use.look(now, &info)))
         };
-        let seen: SmallVec<[(TcpInfo, WaitsFor); 8]> = over_tcp.filter_map(look).collect();
-        self.held.look(now, Seen::of(&seen, self.time_paced(now)));
+        let seen: SmallVec<[(TcpInfo, ConnectionWait); 8]> = over_tcp.filter_map(look).collect();
+        self.held.look(now, ChannelSeen::of(&seen, self.time_paced(now)));
         self.outbox.set_held_here(self.held.at_this_end());
         seen.into_iter().map(|(info, _)| info).collect()
     }

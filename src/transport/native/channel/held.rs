@@ -34,7 +34,7 @@ const HAS_ROOM: f64 = 2.0 / 3.0;
 
 /// What a connection that has something to send waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WaitsFor {
+pub(super) enum ConnectionWait {
     /// TCP's window.
     Window,
     /// This end's card.
@@ -55,7 +55,7 @@ impl WindowUse {
     /// window if nothing waits in the network, and the window is in use now, or it was so since the
     /// last look: what was confirmed is what it lets through, or nearly, as it grows. It is the
     /// card if the window has room now, and had so since the last look.
-    pub(super) fn look(&mut self, now: Instant, info: &TcpInfo) -> WaitsFor {
+    pub(super) fn look(&mut self, now: Instant, info: &TcpInfo) -> ConnectionWait {
         let window = info.window_bytes();
         let last = self.last.replace((now, info.confirmed, window));
         let part = |way: Duration| {
@@ -69,40 +69,40 @@ impl WindowUse {
         let was_in_use = || part(info.shortest_round_trip?).map(|part| part >= WINDOW_USED);
         let had_room = || part(info.round_trip).is_some_and(|part| part < HAS_ROOM);
         if !late && (info.uses_window() || was_in_use().unwrap_or(true)) {
-            WaitsFor::Window
+            ConnectionWait::Window
         } else if !info.uses_window() && had_room() {
-            WaitsFor::Card
+            ConnectionWait::Card
         } else {
-            WaitsFor::Link
+            ConnectionWait::Link
         }
     }
 }
 
 /// What is seen of a channel at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct ChannelSeen {
     /// For how long something was on its way, or waited for that, without a pace.
     busy: Duration,
     /// The shortest time to the peer and back, where that is a long one.
     long_way: Option<Duration>,
     /// What it waits for: TCP's window, if some of it does, or nothing waits, as what comes next
     /// will; else the card, if some of it does.
-    waits_for: WaitsFor,
+    waits_for: ConnectionWait,
 }
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct HeldBack {
-    last: Option<(Instant, Seen)>,
+    last: Option<(Instant, ChannelSeen)>,
     /// Since when each look saw something wait, and for the same.
     since: Option<Instant>,
     total: Duration,
 }
 
-impl Seen {
+impl ChannelSeen {
     /// Of these connections, with what each of them waits for. `paced`: for how long they were
     /// paced.
-    pub(super) fn of(connections: &[(TcpInfo, WaitsFor)], paced: Duration) -> Self {
+    pub(super) fn of(connections: &[(TcpInfo, ConnectionWait)], paced: Duration) -> Self {
         let infos = || connections.iter().map(|(info, _)| info);
         let shortest = infos().filter_map(|info| info.shortest_round_trip).min();
         let is_long = |way: &Duration| *way * WINDOW_GROWS_IN > UNSENT_LOOK_EVERY;
@@ -112,9 +112,9 @@ impl Seen {
         let some = |what| waiting().any(|(_, waits_for)| *waits_for == what);
         // A link that is filled holds back all of them.
         let waits_for = match () {
-            () if !waits || some(WaitsFor::Window) => WaitsFor::Window,
-            () if some(WaitsFor::Card) => WaitsFor::Card,
-            () => WaitsFor::Link,
+            () if !waits || some(ConnectionWait::Window) => ConnectionWait::Window,
+            () if some(ConnectionWait::Card) => ConnectionWait::Card,
+            () => ConnectionWait::Link,
         };
         Self { busy: busy.saturating_sub(paced), long_way: shortest.filter(is_long), waits_for }
     }
@@ -122,7 +122,7 @@ impl Seen {
 
 impl HeldBack {
     /// One more look.
-    pub(super) fn look(&mut self, now: Instant, seen: Seen) {
+    pub(super) fn look(&mut self, now: Instant, seen: ChannelSeen) {
         let last = self.last.replace((now, seen));
         if let Some((before, last)) = last
             && self.by_card(before, &seen)
@@ -136,10 +136,10 @@ impl HeldBack {
 
     /// Whether the card held back what was sent since the look before. What was confirmed in that
     /// time left a round trip earlier.
-    fn by_card(&self, before: Instant, seen: &Seen) -> bool {
+    fn by_card(&self, before: Instant, seen: &ChannelSeen) -> bool {
         let Some(round_trip) = seen.long_way else { return true };
         let all_along = self.since.is_some_and(|since| since + round_trip <= before);
-        all_along && seen.waits_for == WaitsFor::Card
+        all_along && seen.waits_for == ConnectionWait::Card
     }
 
     /// True if what holds it back on a long way is at this end, so that what comes to the receiver
@@ -147,7 +147,7 @@ impl HeldBack {
     pub(super) fn at_this_end(&self) -> bool {
         let Some((now, seen)) = self.last else { return false };
         let Some(round_trip) = seen.long_way else { return false };
-        let by_link = seen.waits_for == WaitsFor::Link;
+        let by_link = seen.waits_for == ConnectionWait::Link;
         !by_link || self.since.is_none_or(|since| since + round_trip > now)
     }
 

@@ -80,9 +80,9 @@ impl Connection {
     }
 
     /// At this moment; `paced`: for how long it was paced.
-    fn seen(&mut self, paced: Duration) -> Seen {
+    fn seen(&mut self, paced: Duration) -> ChannelSeen {
         let waits_for = self.window_use.look(self.start + self.now, &self.info);
-        Seen::of(&[(self.info, waits_for)], paced)
+        ChannelSeen::of(&[(self.info, waits_for)], paced)
     }
 }
 
@@ -164,10 +164,10 @@ fn a_kernel_that_paces_itself_is_not_held_by_the_card() {
         info.confirmed += 1_250_000;
         window_use.look(start + LOOK * looks, &TcpInfo { pace, ..info })
     };
-    assert_eq!(look(None), WaitsFor::Link, "nothing is known before");
-    assert_eq!(look(Some(12_600_000)), WaitsFor::Link);
-    assert_eq!(look(None), WaitsFor::Card);
-    assert_eq!(look(Some(100_000_000)), WaitsFor::Card);
+    assert_eq!(look(None), ConnectionWait::Link, "nothing is known before");
+    assert_eq!(look(Some(12_600_000)), ConnectionWait::Link);
+    assert_eq!(look(None), ConnectionWait::Card);
+    assert_eq!(look(Some(100_000_000)), ConnectionWait::Card);
 }
 
 /// A few bytes on their way, and a window that losses keep narrow, say nothing of a long way.

@@ -16,7 +16,7 @@ use crate::native::counters::add;
 use crate::native::greeting::greeting;
 use crate::native::handshake::is_gone;
 use crate::native::pipe::{InPipe, socket_write_with};
-use crate::native::plane::Arrival;
+use crate::native::plane::Introduced;
 use crate::native::reader::Reader;
 use crate::native::receipt::Receipt;
 use crate::native::session::Session;
@@ -55,8 +55,8 @@ impl Receiver {
         }
     }
 
-    fn attach(&mut self, arrival: Arrival, shared: &Shared) -> io::Result<()> {
-        let Arrival { socket, hello, descriptors, address } = arrival;
+    fn attach(&mut self, arrival: Introduced, shared: &Shared) -> io::Result<()> {
+        let Introduced { socket, hello, descriptors, address } = arrival;
         let now = awake::now();
         let key = (hello.incarnation, hello.channel);
         if !self.sessions.contains_key(&key) {

@@ -19,12 +19,12 @@ const LOOKS_BEFORE_RETRY: u32 = 10;
 
 /// When a channel with several ways was looked at.
 #[derive(Debug)]
-pub(super) struct Looks {
+pub(super) struct WayLooks {
     last: Instant,
     count: u32,
 }
 
-impl Looks {
+impl WayLooks {
     pub(super) const fn new(now: Instant) -> Self {
         Self { last: now, count: 0 }
     }

@@ -2,7 +2,9 @@
 //! not ours, rounds against those of the models behind the design, and the work of a plan.
 
 use super::graphs::{MODEL, even, full_mesh, known, only, seeds, switch};
-use crate::placement::graph::{Roots, ServingOrder, Topology, Transfer, bound, predict, propose};
+use crate::placement::graph::{
+    Roots, ServingOrder, Topology, TransferMode, bound, predict, propose,
+};
 
 fn near(found: f64, wanted: f64, part: f64, what: &str) {
     assert!((found / wanted - 1.0).abs() <= part, "{what}: {found}, not {wanted}");
@@ -27,7 +29,7 @@ fn bounds_are_those_of_the_program_of_flows() {
 }
 
 /// The mean over the eight seeds of a round by T*, and the worst one.
-fn by_bound(topology: Topology, shares: &[f64], transfer: Transfer) -> (f64, f64) {
+fn by_bound(topology: Topology, shares: &[f64], transfer: TransferMode) -> (f64, f64) {
     let ratio = |known: super::graphs::KnownGraph| {
         let found = propose(&known.graph, topology, shares, MODEL, transfer).unwrap();
         found.seconds / (MODEL / known.free)
@@ -38,20 +40,20 @@ fn by_bound(topology: Topology, shares: &[f64], transfer: Transfer) -> (f64, f64
 
 #[test]
 fn rounds_are_those_of_the_models() {
-    let (star, _) = by_bound(Topology::Star, &only(9, 0), Transfer::PUBLISHED);
+    let (star, _) = by_bound(Topology::Star, &only(9, 0), TransferMode::PUBLISHED);
     near(star, 14.04, 0.01, "star, one server at site 1");
-    let (fapt, _) = by_bound(Topology::Fapt(9), &even(9), Transfer::PUBLISHED);
+    let (fapt, _) = by_bound(Topology::Fapt(9), &even(9), TransferMode::PUBLISHED);
     near(fapt, 2.09, 0.01, "NetStorm");
-    let (packed, worst) = by_bound(Topology::Packed, &even(9), Transfer::OURS);
+    let (packed, worst) = by_bound(Topology::Packed, &even(9), TransferMode::OURS);
     near(packed, 1.04, 0.03, "packed, nine owners");
     assert!(worst < 1.12, "{worst}");
-    let (packed, worst) = by_bound(Topology::Packed, &only(9, 0), Transfer::OURS);
+    let (packed, worst) = by_bound(Topology::Packed, &only(9, 0), TransferMode::OURS);
     near(packed, 1.06, 0.03, "packed, one owner at site 1");
     assert!(worst < 1.2, "{worst}");
-    let nine = Transfer { part: 1e6, order: ServingOrder::Arrival };
+    let nine = TransferMode { part: 1e6, order: ServingOrder::Arrival };
     let (star, _) = by_bound(Topology::Star, &even(9), nine);
     near(star, 4.49, 0.01, "star, nine servers");
-    let (fapt, _) = by_bound(Topology::Fapt(9), &even(9), Transfer::OURS);
+    let (fapt, _) = by_bound(Topology::Fapt(9), &even(9), TransferMode::OURS);
     near(fapt, 1.87, 0.01, "NetStorm's trees with our parts and our order");
 }
 
@@ -62,14 +64,14 @@ fn order_and_small_parts_pay() {
     let (mut ordered, mut queued, mut coarse) = (0.0, 0.0, 0.0);
     for known in seeds() {
         let found =
-            propose(&known.graph, Topology::Packed, &even(9), MODEL, Transfer::OURS).unwrap();
+            propose(&known.graph, Topology::Packed, &even(9), MODEL, TransferMode::OURS).unwrap();
         let ratio = |part: f64, order: ServingOrder| {
-            let transfer = Transfer { part, order };
+            let transfer = TransferMode { part, order };
             let seconds = predict(&known.graph, &found.scheme, MODEL, transfer).unwrap();
             seconds / (MODEL / known.free) / 8.0
         };
-        ordered += ratio(Transfer::OURS.part, ServingOrder::Round);
-        queued += ratio(Transfer::OURS.part, ServingOrder::Arrival);
+        ordered += ratio(TransferMode::OURS.part, ServingOrder::Round);
+        queued += ratio(TransferMode::OURS.part, ServingOrder::Arrival);
         coarse += ratio(4e6, ServingOrder::Round);
     }
     assert!(queued > 1.15 * ordered, "{queued} {ordered}");
@@ -80,7 +82,7 @@ fn order_and_small_parts_pay() {
 #[test]
 fn auto_stays_with_the_star_in_an_equal_lan() {
     let auto = |cards: &[(f64, f64)], shares: &[f64]| {
-        propose(&switch(cards), Topology::Auto, shares, MODEL, Transfer::OURS).unwrap()
+        propose(&switch(cards), Topology::Auto, shares, MODEL, TransferMode::OURS).unwrap()
     };
     for sites in [2, 4, 8, 16] {
         let cards = vec![(125e6, 125e6); sites];
@@ -98,9 +100,10 @@ fn auto_stays_with_the_star_in_an_equal_lan() {
 #[test]
 fn auto_takes_packed_trees_over_few_links() {
     for known in seeds() {
-        let found = propose(&known.graph, Topology::Auto, &only(9, 0), MODEL, Transfer::OURS);
+        let found = propose(&known.graph, Topology::Auto, &only(9, 0), MODEL, TransferMode::OURS);
         let found = found.unwrap();
-        let packed = propose(&known.graph, Topology::Packed, &only(9, 0), MODEL, Transfer::OURS);
+        let packed =
+            propose(&known.graph, Topology::Packed, &only(9, 0), MODEL, TransferMode::OURS);
         assert!(found.seconds <= packed.unwrap().seconds);
         assert_ne!(found.topology, Topology::Star);
     }
@@ -112,7 +115,7 @@ fn auto_takes_packed_trees_over_few_links() {
 fn a_mesh_of_32_sites_is_planned() {
     let graph = full_mesh(32, 1);
     for (shares, gain) in [(even(32), 1.5), (only(32, 0), 12.0)] {
-        let of = |topology| propose(&graph, topology, &shares, MODEL, Transfer::OURS).unwrap();
+        let of = |topology| propose(&graph, topology, &shares, MODEL, TransferMode::OURS).unwrap();
         let (packed, star) = (of(Topology::Packed), of(Topology::Star));
         assert!(packed.seconds * gain < star.seconds, "{} {}", packed.seconds, star.seconds);
         assert!(packed.scheme.trees.len() <= 128);

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::graphs::{even, only, switch};
 use crate::placement::graph::{
-    Edge, Graph, GraphError, Roots, Scheme, ServingOrder, Topology, Transfer, Tree, bound, predict,
-    propose,
+    Edge, Graph, GraphError, Roots, Scheme, ServingOrder, Topology, TransferMode, Tree, bound,
+    predict, propose,
 };
 
 const ALL: [Topology; 9] = [
@@ -61,7 +61,7 @@ proptest! {
         ordered in any::<bool>(),
     ) {
         let order = if ordered { ServingOrder::Round } else { ServingOrder::Arrival };
-        let transfer = Transfer { part: bytes / parts, order };
+        let transfer = TransferMode { part: bytes / parts, order };
         if let Err(wrong) = graph.connected() {
             let apart = matches!(wrong, GraphError::Apart { .. });
             prop_assert!(apart);
@@ -101,7 +101,7 @@ proptest! {
 fn one_site_sends_nothing() {
     let graph = Graph::new(1, Vec::new(), Vec::new()).unwrap();
     for topology in ALL {
-        let found = propose(&graph, topology, &[1.0], 1e6, Transfer::OURS).unwrap();
+        let found = propose(&graph, topology, &[1.0], 1e6, TransferMode::OURS).unwrap();
         assert_eq!((found.seconds, found.scheme.trees.len()), (0.0, 1), "{topology}");
     }
     assert_eq!(bound(&graph, Roots::Free, 1e6).unwrap().seconds, 0.0);
@@ -111,7 +111,7 @@ fn one_site_sends_nothing() {
 fn nothing_takes_no_time() {
     let graph = switch(&[(1e6, 1e6); 3]);
     for topology in ALL {
-        let found = propose(&graph, topology, &even(3), 0.0, Transfer::OURS).unwrap();
+        let found = propose(&graph, topology, &even(3), 0.0, TransferMode::OURS).unwrap();
         assert_eq!(found.seconds, 0.0, "{topology}");
     }
 }
@@ -148,22 +148,22 @@ fn what_is_no_graph_is_refused_with_what_to_do() {
 #[test]
 fn shares_and_sizes_that_are_none_are_refused() {
     let graph = switch(&[(1e6, 1e6); 3]);
-    let with = |shares: &[f64]| propose(&graph, Topology::Auto, shares, 1e6, Transfer::OURS);
+    let with = |shares: &[f64]| propose(&graph, Topology::Auto, shares, 1e6, TransferMode::OURS);
     for shares in [&[1.0][..], &[0.5, 0.5, 0.5], &[-1.0, 1.0, 1.0], &[f64::NAN, 0.5, 0.5]] {
         assert!(matches!(with(shares), Err(GraphError::Shares(_))), "{shares:?}");
         assert!(matches!(bound(&graph, Roots::Shares(shares), 1.0), Err(GraphError::Shares(_))));
     }
     for bytes in [-1.0, f64::NAN, f64::INFINITY] {
-        let found = propose(&graph, Topology::Star, &even(3), bytes, Transfer::OURS);
+        let found = propose(&graph, Topology::Star, &even(3), bytes, TransferMode::OURS);
         assert!(matches!(found, Err(GraphError::Size(_))));
         assert!(matches!(bound(&graph, Roots::Free, bytes), Err(GraphError::Size(_))));
     }
     for part in [0.0, -1.0, f64::NAN] {
-        let transfer = Transfer { part, ..Transfer::OURS };
+        let transfer = TransferMode { part, ..TransferMode::OURS };
         let found = propose(&graph, Topology::Star, &even(3), 1e6, transfer);
         assert!(matches!(found, Err(GraphError::Size(_))));
     }
-    let fine = Transfer { part: 1.0, ..Transfer::OURS };
+    let fine = TransferMode { part: 1.0, ..TransferMode::OURS };
     let found = propose(&graph, Topology::Star, &even(3), 1e15, fine).unwrap_err();
     assert!(found.to_string().contains("take larger parts"), "{found}");
 }
@@ -192,7 +192,7 @@ fn a_scheme_that_breaks_a_promise_is_named() {
         let found = Scheme { trees };
         let wrong = found.validate(&graph).unwrap_err().to_string();
         assert!(wrong.contains(text), "{wrong}, not {text}");
-        assert!(predict(&graph, &found, 1e6, Transfer::OURS).is_err());
+        assert!(predict(&graph, &found, 1e6, TransferMode::OURS).is_err());
     }
     let short = Tree { up: Vec::new(), ..tree(0, star, 1.0) };
     let wrong = Scheme { trees: vec![short] }.validate(&graph).unwrap_err().to_string();
@@ -203,7 +203,7 @@ fn a_scheme_that_breaks_a_promise_is_named() {
 #[test]
 fn many_sites_are_planned_too() {
     let graph = switch(&[(1e8, 1e8); 40]);
-    let transfer = Transfer { part: 1e6, ..Transfer::OURS };
+    let transfer = TransferMode { part: 1e6, ..TransferMode::OURS };
     for shares in [even(40), only(40, 3)] {
         let of = |topology| propose(&graph, topology, &shares, 1e8, transfer).unwrap();
         let least = bound(&graph, Roots::Shares(&shares), 1e8).unwrap();

@@ -2,7 +2,7 @@
 
 use super::graphs::switch;
 use crate::placement::graph::{
-    Graph, Scheme, ServingOrder, Topology, Transfer, Tree, netstorm, predict, propose,
+    Graph, Scheme, ServingOrder, Topology, TransferMode, Tree, netstorm, predict, propose,
 };
 
 fn line(sites: usize, rate: f64) -> Graph {
@@ -10,15 +10,15 @@ fn line(sites: usize, rate: f64) -> Graph {
     netstorm::of_links(sites, &links, || rate).unwrap()
 }
 
-fn whole(bytes: f64) -> Transfer {
-    Transfer { part: bytes, order: ServingOrder::Round }
+fn whole(bytes: f64) -> TransferMode {
+    TransferMode { part: bytes, order: ServingOrder::Round }
 }
 
 #[test]
 fn two_sites_send_there_and_back() {
     let shares = [1.0, 0.0];
     let of = |parts: f64| {
-        let transfer = Transfer { part: 100.0 / parts, order: ServingOrder::Round };
+        let transfer = TransferMode { part: 100.0 / parts, order: ServingOrder::Round };
         propose(&line(2, 10.0), Topology::Star, &shares, 100.0, transfer).unwrap().seconds
     };
     // Ten seconds up; the value follows part by part.
@@ -70,7 +70,7 @@ fn two_trees_share_the_links() {
     };
     let trees = vec![chain(0, [None, Some(0), Some(1)]), chain(2, [Some(1), Some(2), None])];
     let scheme = Scheme { trees };
-    let transfer = Transfer { part: 1.0, order: ServingOrder::Round };
+    let transfer = TransferMode { part: 1.0, order: ServingOrder::Round };
     let seconds = predict(&graph, &scheme, 100.0, transfer).unwrap();
     // Each direction of each link carries sums and values of half of the model: 10 s. The last part
     // has two hops up and two down before it, of 0.1 s each.
@@ -82,7 +82,7 @@ fn two_trees_share_the_links() {
 fn a_prediction_that_would_take_minutes_is_refused() {
     let shares: Vec<f64> = (0..256).map(|site| if site == 0 { 1.0 } else { 0.0 }).collect();
     let of = |topology, part| {
-        let transfer = Transfer { part, order: ServingOrder::Round };
+        let transfer = TransferMode { part, order: ServingOrder::Round };
         propose(&line(256, 1e6), topology, &shares, 1e6, transfer)
     };
     let refused = of(Topology::Star, 100.0).unwrap_err().to_string();

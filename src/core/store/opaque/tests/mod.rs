@@ -72,11 +72,11 @@ fn given(steps: &[Step]) -> i32 {
 }
 
 /// Serves a request, which the application answers at once, and the answer arrives.
-fn answered(server: &mut Opaque, request: Meta) -> Answered {
+fn answered(server: &mut Opaque, request: Meta) -> AnswerOutcome {
     let number = given(&serve(server, NOW, request));
     let answered = server.answered(number, 0).unwrap();
     let due = answered.fetch.is_some_and(|fetch| server.fetched(fetch));
-    Answered { due: answered.due || due, ..answered }
+    AnswerOutcome { due: answered.due || due, ..answered }
 }
 
 fn again(steps: &[Step]) -> Vec<Route> {
@@ -213,7 +213,7 @@ fn two_requests_of_one_name_are_told_apart() {
     server.serve(NOW, request, &[key_bytes(KEY + 1), Bytes::new()], &mut steps);
     let other = given(&steps);
     assert_ne!(one, other);
-    let slice = |answered: Answered| answered.request.unwrap().placed.unwrap().slice;
+    let slice = |answered: AnswerOutcome| answered.request.unwrap().placed.unwrap().slice;
     assert_eq!(slice(server.answered(other, 0).unwrap()), 1);
     assert_eq!(slice(server.answered(one, 0).unwrap()), 0);
     assert_eq!(server.answered(one, 0), None, "answered twice");
@@ -409,7 +409,7 @@ fn a_key_leaves_when_all_have_what_they_pushed_for() {
     assert!(!answered(&mut old, request(9, 5, false, true)).due);
     let number = given(&serve(&mut old, NOW, request(11, 5, false, true)));
     assert!(order(&mut old, NOW, 10).is_empty());
-    let Answered { fetch, due, .. } = old.answered(number, 0).unwrap();
+    let AnswerOutcome { fetch, due, .. } = old.answered(number, 0).unwrap();
     assert!(!due && advance(&mut old, NOW).is_empty(), "nobody else could say it again");
     assert!(old.fetched(fetch.unwrap()));
     assert_eq!(sent(&advance(&mut old, NOW)).to, 10);

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use super::*;
 use crate::cluster::claimed::Claimed;
-use crate::cluster::claims::{Evidence, Pieces, resolve};
+use crate::cluster::claims::{ClaimEvidence, Pieces, resolve};
 use crate::cluster::tenures::Tenures;
 use crate::kv::flights::{Answered as Part, Flights, Slice};
 use crate::random::Random;
@@ -489,7 +489,7 @@ impl Play {
         let claims = std::mem::take(&mut self.claims);
         let former = Pieces::new();
         let claimed = claims.iter().map(|(id, claims)| (*id, Claimed::new(claims))).collect();
-        let evidence = Evidence {
+        let evidence = ClaimEvidence {
             claims: &claimed,
             former: &former,
             orders: &[],

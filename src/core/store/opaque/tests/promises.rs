@@ -2,7 +2,7 @@
 //! was not.
 
 use super::*;
-use crate::store::opaque::Ordered;
+use crate::store::opaque::OrderedMove;
 
 /// Something that no rule leads to.
 type Spoil = fn(&mut Opaque);
@@ -30,7 +30,7 @@ fn what_is_wrong_is_named() {
         ),
         (|server| _ = server.ordered.insert(KEY), "it has an order: false"),
         (
-            |server| owned(server).order = Some(Ordered { to: 10, since: NOW }),
+            |server| owned(server).order = Some(OrderedMove { to: 10, since: NOW }),
             "it has an order: true",
         ),
         (|server| owned(server).term = 0, "it has no term"),
