@@ -17,7 +17,7 @@ use available::Available;
 use exchange::ExchangeDesk;
 use pslite_core::cluster::Tell;
 use pslite_core::training::balance::clock::{ComputeClock, Computed, PushedKey};
-use pslite_core::training::balance::{BatchOutbox, Coordinator, Gone, Worker};
+use pslite_core::training::balance::{Coordinator, Gone, Outbox, Worker};
 use pslite_core::wire::balance::{BalanceMessage, BalanceOpen, BalanceReport, SessionStatus};
 use pslite_core::wire::topic::Topic;
 use pslite_core::wire::{NodeId, SCHEDULER};
@@ -47,7 +47,7 @@ impl Training {
     /// A worker says something. Returns what follows.
     pub(crate) fn asked(&self, from: Worker, word: &[u8]) -> Vec<Tell> {
         let Some(message) = BalanceMessage::read(word) else { return Vec::new() };
-        let mut out = BatchOutbox::new();
+        let mut out = Outbox::new();
         let mut coordinator = lock(&self.coordinator);
         coordinator.handle(from, &message, &mut out);
         let notes = coordinator.take_notes();
@@ -58,7 +58,7 @@ impl Training {
 
     /// A worker is gone. Returns what follows.
     pub(crate) fn lost(&self, id: NodeId, gone: Gone) -> Vec<Tell> {
-        let mut out = BatchOutbox::new();
+        let mut out = Outbox::new();
         lock(&self.coordinator).lost(id, gone, &mut out);
         words(out)
     }
@@ -262,7 +262,7 @@ impl Training {
 }
 
 /// To be sent by the scheduler.
-fn words(out: BatchOutbox) -> Vec<Tell> {
+fn words(out: Outbox) -> Vec<Tell> {
     out.into_iter()
         .map(|(to, message)| Tell { to, topic: Topic::Batches, bytes: message.bytes() })
         .collect()

@@ -100,7 +100,7 @@ pub(super) enum Output {
 }
 
 /// What an application sees.
-pub(super) struct AppView<'a> {
+pub(super) struct View<'a> {
     /// By the node's clock, which stands still while the node is paused.
     pub(super) now: Duration,
     /// By the network's, which nothing stops.
@@ -120,7 +120,7 @@ pub(super) trait Application {
     /// Something reaches it.
     fn input(
         &mut self,
-        view: &AppView<'_>,
+        view: &View<'_>,
         input: Input,
         ledger: &mut Self::Ledger,
         out: &mut Vec<Output>,

@@ -5,12 +5,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::app::{AppView, Judge, Output};
+use super::app::{Judge, Output, View};
 use super::ledger::Ledger;
 use pslite_core::cluster::{Event, Tell};
-use pslite_core::training::balance::{
-    Batch, BatchOutbox, Coordinator, Gone, Participant, Turn, Worker,
-};
+use pslite_core::training::balance::{Batch, Coordinator, Gone, Outbox, Participant, Turn, Worker};
 use pslite_core::wire::balance::{BalanceMessage, BalanceOpen, BalanceReport};
 use pslite_core::wire::topic::Topic;
 use pslite_core::wire::{NodeId, SCHEDULER};
@@ -42,7 +40,7 @@ impl Batches {
     /// True if the batch of that round is there. Else it comes later.
     pub(super) fn begins(
         &mut self,
-        view: &AppView<'_>,
+        view: &View<'_>,
         (rank, workers): (usize, usize),
         round: u64,
         ledger: &mut Ledger,
@@ -170,7 +168,7 @@ impl Desk {
         out: &mut Vec<Output>,
     ) {
         let Some(message) = BalanceMessage::read(word) else { return };
-        let mut words = BatchOutbox::new();
+        let mut words = Outbox::new();
         self.coordinator.handle(Worker { node, life: 0 }, &message, &mut words);
         self.look(ledger);
         say(words, out);
@@ -186,7 +184,7 @@ impl Desk {
     ) {
         let replaced = replaced && !self.frees_places;
         let gone = if replaced { Gone::IsReplaced } else { Gone::HasLeft };
-        let mut words = BatchOutbox::new();
+        let mut words = Outbox::new();
         self.coordinator.lost(node, gone, &mut words);
         self.look(ledger);
         say(words, out);

@@ -1,6 +1,6 @@
 //! What runs on the nodes of a job whose keys stay where they are.
 
-use super::app::{AppView, Application, Input, Output};
+use super::app::{Application, Input, Output, View};
 use super::batches::Desk;
 use super::ledger::Ledger;
 use super::server::Server;
@@ -27,13 +27,7 @@ impl Application for App {
 
     const TICKS: bool = false;
 
-    fn input(
-        &mut self,
-        view: &AppView<'_>,
-        input: Input,
-        ledger: &mut Ledger,
-        out: &mut Vec<Output>,
-    ) {
+    fn input(&mut self, view: &View<'_>, input: Input, ledger: &mut Ledger, out: &mut Vec<Output>) {
         match self {
             Self::Scheduler(desk) => {
                 share_out(desk, view, &input, ledger, out);
@@ -48,7 +42,7 @@ impl Application for App {
 /// What the scheduler has to do with batches.
 fn share_out(
     desk: &mut Desk,
-    view: &AppView<'_>,
+    view: &View<'_>,
     input: &Input,
     ledger: &mut Ledger,
     out: &mut Vec<Output>,

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use super::app::{APP, AppView, Input, Output, STOP, answer, frame, words};
+use super::app::{APP, Input, Output, STOP, View, answer, frame, words};
 use pslite_core::kv::Unanswered;
 use pslite_core::kv::messages::{pairs_of, with_data};
 use pslite_core::kv::unanswered::Stuck;
@@ -51,7 +51,7 @@ impl Server {
         }
     }
 
-    pub(super) fn input(&mut self, view: &AppView<'_>, input: Input, out: &mut Vec<Output>) {
+    pub(super) fn input(&mut self, view: &View<'_>, input: Input, out: &mut Vec<Output>) {
         match input {
             Input::Ready if view.cluster.me().is_recovery => {}
             Input::Ready => {
@@ -77,7 +77,7 @@ impl Server {
         self.end_stuck_requests(view, out);
     }
 
-    fn request(&mut self, view: &AppView<'_>, message: Message, out: &mut Vec<Output>) {
+    fn request(&mut self, view: &View<'_>, message: Message, out: &mut Vec<Output>) {
         let Message { meta, data } = message;
         if meta.simple_app {
             let meta_of_answer = answer(&meta, String::new());
@@ -147,7 +147,7 @@ impl Server {
     }
 
     /// As the thread of a customer does when it has nothing else to do.
-    fn end_stuck_requests(&mut self, view: &AppView<'_>, out: &mut Vec<Output>) {
+    fn end_stuck_requests(&mut self, view: &View<'_>, out: &mut Vec<Output>) {
         if !self.left {
             return;
         }

@@ -2,7 +2,7 @@
 //! round after round, as MXNet's `dist_sync` store does. One that took the place of a dead worker
 //! asks the servers how far the job is and goes on from there.
 
-use super::app::{APP, AppView, Input, Judge, Output, Program, STOP, frame, words};
+use super::app::{APP, Input, Judge, Output, Program, STOP, View, frame, words};
 use super::batches::Batches;
 use super::ledger::{Ledger, WORDS, gradient};
 use pslite_core::cluster::Action;
@@ -81,7 +81,7 @@ impl Worker {
 
     pub(super) fn input(
         &mut self,
-        view: &AppView<'_>,
+        view: &View<'_>,
         input: Input,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
@@ -116,7 +116,7 @@ impl Worker {
 
     fn told_of_batches(
         &mut self,
-        view: &AppView<'_>,
+        view: &View<'_>,
         word: &[u8],
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
@@ -128,7 +128,7 @@ impl Worker {
         }
     }
 
-    fn ready(&mut self, view: &AppView<'_>, out: &mut Vec<Output>) {
+    fn ready(&mut self, view: &View<'_>, out: &mut Vec<Output>) {
         let me = view.cluster.me();
         self.rank = usize::try_from(id_to_rank(me.id)).unwrap_or(0);
         if !me.is_recovery {
@@ -141,7 +141,7 @@ impl Worker {
         }
     }
 
-    fn begin_round(&mut self, view: &AppView<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
+    fn begin_round(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
         let round = self.round();
         if round >= self.program.rounds {
             if let Some(batches) = &mut self.batches {

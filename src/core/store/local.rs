@@ -29,7 +29,7 @@ use self::program::Known;
 use super::command::Head;
 use super::error::StoreError;
 use super::limits::TENSORS_MAX;
-use super::view::View;
+use super::view::RankRanges;
 use crate::keys::KeyName;
 use crate::values::compression::Compression;
 use crate::values::value::Value;
@@ -65,7 +65,7 @@ pub struct LocalModel {
     form: ExchangedForm,
     /// Gradients are multiplied by it.
     factor: f64,
-    view: View,
+    view: RankRanges,
     optimizer: Option<Arc<Optimizer>>,
     /// What is pushed are new values, not gradients.
     by_program: bool,
@@ -153,7 +153,7 @@ impl LocalModel {
         Self {
             form,
             factor: if spec.scale { f64::from(workers.max(1)) } else { 1.0 },
-            view: View::new(servers),
+            view: RankRanges::new(servers),
             optimizer: None,
             by_program: false,
             tensors: BTreeMap::new(),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use sha2::{Digest, Sha256};
 
-use super::view::View;
+use super::view::RankRanges;
 use crate::keys::KeyName;
 use crate::values::Dtype;
 use crate::wire::Key;
@@ -109,7 +109,7 @@ impl SavedModel {
     /// # Errors
     /// Some elements of an array have not come.
     pub fn arrays(self, servers: usize, facts: &[Fact]) -> Result<Vec<SavedArray>, String> {
-        let view = View::new(servers);
+        let view = RankRanges::new(servers);
         let called = called(facts);
         let mut whole = BTreeMap::<(u64, u64), SavedArray>::new();
         // A large array has a part in the range of each rank, and these are in order.

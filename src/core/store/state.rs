@@ -12,14 +12,14 @@ use super::exchange::Exchanging;
 use super::modes::{Mode, Modes};
 use super::stalls::OpenRounds;
 use super::tensor::{Piece, Tensor};
-use super::view::View;
+use super::view::RankRanges;
 use crate::values::{Allocator, Buffer, Space};
 use crate::wire::Key;
 
 /// The server's tensors and how it treats them.
 pub struct Store {
     pub(super) config: StoreConfig,
-    pub(super) view: View,
+    pub(super) view: RankRanges,
     /// What commands have set.
     pub(super) modes: Modes,
     /// Sums for the optimizer: as long as the longest value.
@@ -51,7 +51,7 @@ impl Store {
     pub fn new(config: StoreConfig) -> Self {
         Self {
             config,
-            view: View::new(config.servers),
+            view: RankRanges::new(config.servers),
             modes: Modes::default(),
             scratch: Buffer::default(),
             memory: None,

@@ -9,13 +9,13 @@ use crate::wire::Key;
 
 /// The ranges of all ranks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct View {
+pub(super) struct RankRanges {
     /// Keys of one rank (postoffice.cc:169-180).
     width: u64,
     ranks: usize,
 }
 
-impl View {
+impl RankRanges {
     /// The view of a job of so many servers, at least one.
     pub(super) fn new(servers: usize) -> Self {
         let ranges = server_key_ranges(servers.max(1));
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn keys_are_counted_from_the_begin_of_their_rank() {
         for servers in 1..20 {
-            let view = View::new(servers);
+            let view = RankRanges::new(servers);
             for (rank, range) in server_key_ranges(servers).iter().enumerate() {
                 for (key, local) in [(range.begin, 0), (range.begin + 7, 7)] {
                     assert_eq!(

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::sabotage::Sabotage;
-use crate::app::{AppView, Output};
+use crate::app::{Output, View};
 use pslite_core::cluster::{Event, Tell};
 use pslite_core::invariant::Valid;
 use pslite_core::training::exchange::ExchangeCoordinator;
@@ -27,7 +27,7 @@ impl Desk {
     /// A worker says how it is.
     pub(super) fn asked(
         &mut self,
-        view: &AppView<'_>,
+        view: &View<'_>,
         (from, word): (NodeId, &[u8]),
         sabotage: &Sabotage,
         out: &mut Vec<Output>,
@@ -52,7 +52,7 @@ impl Desk {
     }
 
     /// Whom rounds wait for may have changed.
-    pub(super) fn awaits(&mut self, view: &AppView<'_>, out: &mut Vec<Output>) {
+    pub(super) fn awaits(&mut self, view: &View<'_>, out: &mut Vec<Output>) {
         self.with(out, |coordinator, words| {
             coordinator.awaits(view.cluster.awaited_workers(), words);
         });

@@ -11,7 +11,7 @@ use super::script::ScriptStage;
 use super::server::{Server, ServerConfig};
 use super::worker::{Worker, WorkerConfig};
 use super::workload::Tensor;
-use crate::app::{AppView, Application, Input, Output};
+use crate::app::{Application, Input, Output, View};
 use crate::network::Process;
 use pslite_core::cluster::{ClusterConfig, RankOrder};
 use pslite_core::kv::rounds::Round;
@@ -31,13 +31,7 @@ impl Application for ElasticApp {
 
     const TICKS: bool = true;
 
-    fn input(
-        &mut self,
-        view: &AppView<'_>,
-        input: Input,
-        ledger: &mut Ledger,
-        out: &mut Vec<Output>,
-    ) {
+    fn input(&mut self, view: &View<'_>, input: Input, ledger: &mut Ledger, out: &mut Vec<Output>) {
         match self {
             Self::Scheduler(scheduler) => scheduler.input(view, input, ledger, out),
             Self::Server(server) => server.input(view, input, ledger, out),

@@ -8,13 +8,13 @@ use super::exchange;
 use super::ledger::Ledger;
 use super::sabotage::Sabotage;
 use super::trees;
-use crate::app::{AppView, Input, Output};
+use crate::app::{Input, Output, View};
 use pslite_core::cluster::claims::Piece;
 use pslite_core::cluster::{Action, Event, Tell};
 use pslite_core::placement::graph::Topology;
 use pslite_core::random::Random;
 use pslite_core::scheduler::{LogLines, PlannerSettings, Planners};
-use pslite_core::training::balance::{BatchOutbox, Coordinator, Gone, Worker};
+use pslite_core::training::balance::{Coordinator, Gone, Outbox, Worker};
 use pslite_core::wire::balance::{BalanceKind, BalanceMessage};
 use pslite_core::wire::elastic::{CopyPlace, Order};
 use pslite_core::wire::topic::Topic;
@@ -73,7 +73,7 @@ impl Plans {
 }
 
 /// To workers.
-fn say(words: BatchOutbox, out: &mut Vec<Output>) {
+fn say(words: Outbox, out: &mut Vec<Output>) {
     if !words.is_empty() {
         let word = |(to, message): (NodeId, BalanceMessage)| Tell {
             to,
@@ -123,7 +123,7 @@ impl Scheduler {
 
     pub(super) fn input(
         &mut self,
-        view: &AppView<'_>,
+        view: &View<'_>,
         input: Input,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
@@ -196,14 +196,14 @@ impl Scheduler {
     /// A worker says something about its batches.
     fn asked(
         &mut self,
-        view: &AppView<'_>,
+        view: &View<'_>,
         node: NodeId,
         word: &[u8],
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) {
         let Some(message) = BalanceMessage::read(word) else { return };
-        let (had, mut words) = (!self.coordinator.is_empty(), BatchOutbox::new());
+        let (had, mut words) = (!self.coordinator.is_empty(), Outbox::new());
         let life = self.sabotage.life(view.cluster.life_of(node));
         self.coordinator.handle(Worker { node, life }, &message, &mut words);
         if !had && !self.coordinator.is_empty() {
@@ -220,20 +220,20 @@ impl Scheduler {
 
     fn batches_without(
         &mut self,
-        view: &AppView<'_>,
+        view: &View<'_>,
         worker: NodeId,
         gone: Gone,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) {
-        let mut words = BatchOutbox::new();
+        let mut words = Outbox::new();
         self.coordinator.lost(worker, gone, &mut words);
         ledger.promised(view.process, self.coordinator.validate());
         say(words, out);
     }
 
     /// Has the planners look where keys belong.
-    fn place(&mut self, view: &AppView<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
+    fn place(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
         let Some(planners) = &mut self.planners else { return };
         if self.sabotage.forgets(view.now, self.planning_since)
             && let Some(plans) = self.config.plans
@@ -254,7 +254,7 @@ impl Scheduler {
     }
 
     /// Other trees, now and then; and once nothing is lost any more, so that what was is noticed.
-    fn plant(&mut self, view: &AppView<'_>, out: &mut Vec<Output>) {
+    fn plant(&mut self, view: &View<'_>, out: &mut Vec<Output>) {
         let Some(every) = self.config.trees_every else { return };
         let ends = view.now >= self.config.until;
         let due = if ends { !self.settled } else { self.next_trees <= view.now };
@@ -270,7 +270,7 @@ impl Scheduler {
         out.push(Output::Elastic(Event::Overlay { over, trees, lossy }));
     }
 
-    fn tick(&mut self, view: &AppView<'_>, out: &mut Vec<Output>) {
+    fn tick(&mut self, view: &View<'_>, out: &mut Vec<Output>) {
         if !view.cluster.may_order() || view.now >= self.config.until {
             return;
         }
@@ -293,7 +293,7 @@ impl Scheduler {
         }
     }
 
-    fn drain(&mut self, view: &AppView<'_>, out: &mut Vec<Output>) {
+    fn drain(&mut self, view: &View<'_>, out: &mut Vec<Output>) {
         let able = view.cluster.able_servers();
         if able.len() > self.config.servers_min.max(1) {
             let id = able[self.random.below(able.len() as u64) as usize];
@@ -302,7 +302,7 @@ impl Scheduler {
     }
 
     /// For some servers, who is to keep their copies.
-    fn copies(&mut self, view: &AppView<'_>) -> Vec<CopyPlace> {
+    fn copies(&mut self, view: &View<'_>) -> Vec<CopyPlace> {
         let able = view.cluster.able_servers();
         let mut place = |owner: NodeId| {
             let holder = able[self.random.below(able.len() as u64) as usize];
@@ -312,7 +312,7 @@ impl Scheduler {
     }
 
     /// A server that is to be emptied is, and goes.
-    fn look_at_drained(&mut self, view: &AppView<'_>, ledger: &mut Ledger) {
+    fn look_at_drained(&mut self, view: &View<'_>, ledger: &mut Ledger) {
         let policy = view.cluster.policy();
         let ids = policy.draining.iter().map(|id| (*id, policy.epoch));
         let quiet = view.cluster.may_order() && view.now >= self.config.until;
@@ -326,7 +326,7 @@ impl Scheduler {
     }
 
     /// Some part of some piece, to some server.
-    fn order(&mut self, view: &AppView<'_>) -> Option<(NodeId, Order)> {
+    fn order(&mut self, view: &View<'_>) -> Option<(NodeId, Order)> {
         let pieces: Vec<&Piece> =
             view.cluster.pieces().values().flat_map(|key| &key.pieces).collect();
         let piece = pieces.get(self.random.below(pieces.len() as u64) as usize)?;

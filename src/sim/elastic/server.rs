@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::ledger::Ledger;
 use super::sabotage::Sabotage;
-use crate::app::{APP, AppView, Input, Judge, Output};
+use crate::app::{APP, Input, Judge, Output, View};
 use bytes::Bytes;
 use pslite_core::cluster::{Action, Policy};
 use pslite_core::kv::messages::with_data;
@@ -79,7 +79,7 @@ impl Server {
 
     pub(super) fn input(
         &mut self,
-        view: &AppView<'_>,
+        view: &View<'_>,
         input: Input,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
@@ -122,7 +122,7 @@ impl Server {
         }
     }
 
-    fn ready(&mut self, view: &AppView<'_>, out: &mut Vec<Output>) {
+    fn ready(&mut self, view: &View<'_>, out: &mut Vec<Output>) {
         let me = view.cluster.me();
         let ServerConfig { workers, servers, replicas, order, .. } = self.config;
         let (id, elastic, part_bytes) = (me.id, true, SHORT_PARTS);
@@ -146,7 +146,7 @@ impl Server {
     /// Something happens to the side, and what follows from it is done.
     fn step(
         &mut self,
-        view: &AppView<'_>,
+        view: &View<'_>,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
         step: impl FnOnce(&mut ServerSide, &mut ServerOutput),
@@ -161,7 +161,7 @@ impl Server {
 
     fn membership(
         &mut self,
-        view: &AppView<'_>,
+        view: &View<'_>,
         action: Action,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
@@ -205,7 +205,7 @@ impl Server {
 
     fn message(
         &mut self,
-        view: &AppView<'_>,
+        view: &View<'_>,
         message: Message,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
@@ -255,7 +255,7 @@ impl Server {
     /// Does what the side says, in its order.
     fn perform(
         &mut self,
-        view: &AppView<'_>,
+        view: &View<'_>,
         told: ServerOutput,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,

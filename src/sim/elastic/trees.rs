@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::app::AppView;
+use crate::app::View;
 use pslite_core::random::Random;
 use pslite_core::wire::trees::{TreeNode, TreeTable};
 use pslite_core::wire::{NodeId, WORKER_GROUP};
 
 /// One set of trees; none if there is no worker that rounds wait for.
-pub(super) fn draw(view: &AppView<'_>, random: &mut Random) -> Vec<TreeTable> {
+pub(super) fn draw(view: &View<'_>, random: &mut Random) -> Vec<TreeTable> {
     let live = &view.cluster.policy().live;
     let workers: Vec<NodeId> = if live.is_empty() {
         view.cluster.ids_of(WORKER_GROUP).unwrap_or_default()

@@ -21,7 +21,7 @@ use super::sabotage::Sabotage;
 use super::script::ScriptStage;
 use super::server::word_of;
 use super::workload::{PushOf, Tensor};
-use crate::app::{APP, AppView, Input, Output};
+use crate::app::{APP, Input, Output, View};
 use pslite_core::cluster::{Action, Event};
 use pslite_core::invariant::Valid;
 use pslite_core::random::Random;
@@ -154,7 +154,7 @@ impl Worker {
 
     pub(super) fn input(
         &mut self,
-        view: &AppView<'_>,
+        view: &View<'_>,
         input: Input,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
@@ -169,13 +169,7 @@ impl Worker {
         }
     }
 
-    fn take(
-        &mut self,
-        view: &AppView<'_>,
-        input: Input,
-        ledger: &mut Ledger,
-        out: &mut Vec<Output>,
-    ) {
+    fn take(&mut self, view: &View<'_>, input: Input, ledger: &mut Ledger, out: &mut Vec<Output>) {
         match input {
             Input::Ready => {
                 self.rank = usize::try_from(id_to_rank(view.cluster.me().id)).unwrap_or(0);
@@ -234,7 +228,7 @@ impl Worker {
 
     fn membership(
         &mut self,
-        view: &AppView<'_>,
+        view: &View<'_>,
         action: Action,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
@@ -280,7 +274,7 @@ impl Worker {
     /// Does that with each customer, and ends what is over.
     fn each(
         &mut self,
-        view: &AppView<'_>,
+        view: &View<'_>,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
         mut step: impl FnMut(
@@ -296,7 +290,7 @@ impl Worker {
 
     fn answered(
         &mut self,
-        view: &AppView<'_>,
+        view: &View<'_>,
         message: pslite_core::wire::Message,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
@@ -316,7 +310,7 @@ impl Worker {
     /// Something came along a tree. Now and then it is lost, as when a link is cut.
     fn hop(
         &mut self,
-        view: &AppView<'_>,
+        view: &View<'_>,
         message: pslite_core::wire::Message,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
@@ -341,12 +335,12 @@ impl Worker {
 
     // ---- stages ---------------------------------------------------------------------------------
 
-    fn next_stage(&mut self, view: &AppView<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
+    fn next_stage(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
         self.stage += 1;
         self.begin_stage(view, ledger, out);
     }
 
-    fn begin_stage(&mut self, view: &AppView<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
+    fn begin_stage(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
         let stages = Arc::clone(&self.config.stages);
         let Some(stage) = stages.get(self.stage) else { return };
         match stage {
@@ -400,12 +394,7 @@ impl Worker {
         self.end_stage_if_over(view, ledger, out);
     }
 
-    fn end_stage_if_over(
-        &mut self,
-        view: &AppView<'_>,
-        ledger: &mut Ledger,
-        out: &mut Vec<Output>,
-    ) {
+    fn end_stage_if_over(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
         let pulls = self.paces.is_any_pulled();
         if self.open == 0 && !pulls {
             self.next_stage(view, ledger, out);
@@ -414,7 +403,7 @@ impl Worker {
 
     // ---- training -------------------------------------------------------------------------------
 
-    fn train(&mut self, view: &AppView<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
+    fn train(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
         let stages = Arc::clone(&self.config.stages);
         let Some(ScriptStage::Train { round }) = stages.get(self.stage) else { return };
         if let Some(batches) = self.batches.take() {
@@ -445,7 +434,7 @@ impl Worker {
 
     fn push(
         &mut self,
-        view: &AppView<'_>,
+        view: &View<'_>,
         tensor: usize,
         round: u64,
         ledger: &mut Ledger,
@@ -472,13 +461,7 @@ impl Worker {
         self.ask(view, tensor, (kind, kv), (purpose, what), ledger, out);
     }
 
-    fn pull(
-        &mut self,
-        view: &AppView<'_>,
-        tensor: usize,
-        ledger: &mut Ledger,
-        out: &mut Vec<Output>,
-    ) {
+    fn pull(&mut self, view: &View<'_>, tensor: usize, ledger: &mut Ledger, out: &mut Vec<Output>) {
         self.paces.change(tensor, |pace| pace.pulls += 1);
         let of = &self.config.tensors[tensor];
         let (me, life) = (view.cluster.me().id, view.cluster.my_life());
@@ -491,7 +474,7 @@ impl Worker {
     /// Pulls a tensor for its values alone.
     fn ask_values(
         &mut self,
-        view: &AppView<'_>,
+        view: &View<'_>,
         (tensor, purpose): (usize, Purpose),
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
@@ -504,7 +487,7 @@ impl Worker {
 
     fn ask(
         &mut self,
-        view: &AppView<'_>,
+        view: &View<'_>,
         tensor: usize,
         (kind, kv): ((i32, bool, bool), KvPairs),
         (purpose, what): (Purpose, String),
@@ -528,7 +511,7 @@ impl Worker {
 
     fn over(
         &mut self,
-        view: &AppView<'_>,
+        view: &View<'_>,
         (timestamp, purpose, result): Over<Purpose>,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,

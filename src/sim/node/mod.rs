@@ -20,7 +20,7 @@ use bytes::Bytes;
 pub(super) use self::gauge::Mismeasure;
 use self::own_clock::OwnClock;
 use self::peers::Peers;
-use super::app::{AppView, Application, Input, Judge, Output};
+use super::app::{Application, Input, Judge, Output, View};
 use super::disk::Disk;
 use super::network::{ConnectionId, Network, Process, Sealed};
 use super::steps::{Fate, Step, Steps};
@@ -408,7 +408,7 @@ impl<A: Application> Node<A> {
             let mut out = Vec::new();
             let now = self.clock.read(world.now);
             let outside = world.now;
-            let view = AppView { now, outside, process: self.process, cluster: &self.cluster };
+            let view = View { now, outside, process: self.process, cluster: &self.cluster };
             self.app.input(&view, input, world.ledger, &mut out);
             for output in out {
                 self.do_for_app(world, output);

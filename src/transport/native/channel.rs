@@ -29,7 +29,7 @@ pub(super) use self::unsent::UnsentLimits;
 use super::attempt::Attempt;
 use super::counters::{Counters, add};
 use super::lend::Leases;
-use super::outbox::{Beside, Fragment, Limits, Outbox, Taker, WriteSlices};
+use super::outbox::{Beside, Fragment, FrameOutbox, Limits, Taker, WriteSlices};
 use super::pipe::{OutPipe, socket_read};
 use super::receipt::{Receipt, Receipts};
 use super::shared::Shared;
@@ -83,7 +83,7 @@ pub(super) struct Channel {
 
 #[derive(Debug)]
 pub(super) struct ChannelState {
-    outbox: Outbox,
+    outbox: FrameOutbox,
     lanes: SmallVec<[Lane; 1]>,
     /// What carried the messages last, for the counters.
     last_carrier: &'static str,
@@ -199,7 +199,7 @@ impl Channel {
             lends: AtomicBool::new(false),
             acked: Mutex::default(),
             state: Mutex::new(ChannelState {
-                outbox: Outbox::new(limits),
+                outbox: FrameOutbox::new(limits),
                 lanes: SmallVec::new(),
                 last_carrier: "none",
                 orphans: Vec::new(),
@@ -412,7 +412,7 @@ impl Channel {
         state.receipt.as_ref().map(|receipt| receipt.tell())
     }
 
-    fn wrote(&self, outbox: &mut Outbox, writing: &mut VecDeque<Fragment>, mut bytes: usize) {
+    fn wrote(&self, outbox: &mut FrameOutbox, writing: &mut VecDeque<Fragment>, mut bytes: usize) {
         add(&self.counters.bytes, bytes as u64);
         let now = awake::now();
         while let Some(fragment) = writing.front_mut() {

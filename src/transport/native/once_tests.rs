@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::outbox::{Beside, Limits, Outbox, Taker, WriteSlices};
+use super::outbox::{Beside, FrameOutbox, Limits, Taker, WriteSlices};
 use super::pool::Pool;
 use super::session::Session;
 use super::types::NativeIncoming;
@@ -46,7 +46,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 struct World {
-    outbox: Outbox,
+    outbox: FrameOutbox,
     session: Session,
     pool: Arc<Pool>,
     lanes: [VecDeque<Vec<u8>>; LANES],
@@ -60,7 +60,7 @@ impl World {
     fn new() -> Self {
         let limits = Limits { queue: 10_000, bytes: u64::MAX, fragment_bytes: 2 * GRANULE };
         Self {
-            outbox: Outbox::new(limits),
+            outbox: FrameOutbox::new(limits),
             session: Session::new(1, None, Arc::from("test")),
             pool: Pool::new(1 << 24),
             lanes: Default::default(),

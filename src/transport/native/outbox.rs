@@ -107,7 +107,7 @@ struct Queued {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Outbox {
+pub(super) struct FrameOutbox {
     limits: Limits,
     /// Unconfirmed messages by number; the first has number `first`.
     stored: VecDeque<Stored>,
@@ -151,7 +151,7 @@ impl Taker {
     pub(super) const ANY: Self = Self { only_large: false, most: usize::MAX };
 }
 
-impl Outbox {
+impl FrameOutbox {
     pub(super) fn new(limits: Limits) -> Self {
         let fragment_bytes = limits.fragment_bytes.clamp(GRANULE, 1 << 30) / GRANULE * GRANULE;
         let queue = limits.queue.clamp(1, QUEUE_MAX);

@@ -3,17 +3,17 @@ use pslite_core::wire::native::{Head, Parsed, parse};
 
 const FRAGMENT: usize = 2 * GRANULE;
 
-fn outbox() -> Outbox {
-    Outbox::new(Limits { queue: 100, bytes: 10_000_000, fragment_bytes: FRAGMENT })
+fn outbox() -> FrameOutbox {
+    FrameOutbox::new(Limits { queue: 100, bytes: 10_000_000, fragment_bytes: FRAGMENT })
 }
 
-fn push(outbox: &mut Outbox, length: usize, class: i32) {
+fn push(outbox: &mut FrameOutbox, length: usize, class: i32) {
     let data = [Bytes::from(vec![class as u8; length])];
     outbox.push(b"meta", &data, (class, SendMode::Block), Instant::now());
 }
 
 /// Writes the next fragment as a connection does; its head and the bytes behind it.
-fn write(outbox: &mut Outbox) -> Option<(Head, Vec<u8>)> {
+fn write(outbox: &mut FrameOutbox) -> Option<(Head, Vec<u8>)> {
     let fragment = outbox.next_fragment(Beside::default(), Taker::ANY, None)?;
     let mut slices = WriteSlices::new();
     outbox.slices(&fragment, &mut slices);
@@ -27,7 +27,7 @@ fn write(outbox: &mut Outbox) -> Option<(Head, Vec<u8>)> {
     Some((head, data))
 }
 
-fn numbers(outbox: &mut Outbox) -> Vec<u64> {
+fn numbers(outbox: &mut FrameOutbox) -> Vec<u64> {
     std::iter::from_fn(|| write(outbox)).map(|(head, _)| head.header.sequence).collect()
 }
 
@@ -155,7 +155,7 @@ fn room_is_bounded_in_messages_and_bytes() {
 #[test]
 fn what_has_room_apart_takes_none_from_others_and_is_bounded() {
     let mut outbox = outbox();
-    let queue = |outbox: &mut Outbox, length: usize| {
+    let queue = |outbox: &mut FrameOutbox, length: usize| {
         let data = [Bytes::from(vec![0; length])];
         outbox.push(b"meta", &data, (0, SendMode::Queue), Instant::now());
     };

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::carrier::SendMode;
-use crate::native::outbox::{Beside, Limits, Outbox, Taker, WriteSlices};
+use crate::native::outbox::{Beside, FrameOutbox, Limits, Taker, WriteSlices};
 use crate::native::pipe::OutPipe;
 use pslite_core::wire::native::GRANULE;
 
@@ -67,7 +67,7 @@ fn socket_rig() -> (UnixStream, Rig) {
 /// Messages as they are sent: with that metadata and those data frames.
 fn stream(messages: &[(usize, Vec<usize>)]) -> Vec<u8> {
     let limits = Limits { queue: 1000, bytes: u64::MAX, fragment_bytes: 2 * GRANULE };
-    let mut outbox = Outbox::new(limits);
+    let mut outbox = FrameOutbox::new(limits);
     for (number, (meta, frames)) in messages.iter().enumerate() {
         let data: Vec<_> = frames.iter().map(|len| Bytes::from(content(number, *len))).collect();
         outbox.push(&content(number + 100, *meta), &data, (0, SendMode::Block), Instant::now());
@@ -208,7 +208,7 @@ fn a_sample_follows_what_was_timed_before_it() {
     let (mut socket, mut rig) = socket_rig();
     rig.session.node = Some(9);
     let limits = Limits { queue: 1000, bytes: u64::MAX, fragment_bytes: 2 * GRANULE };
-    let mut outbox = Outbox::new(limits);
+    let mut outbox = FrameOutbox::new(limits);
     let sent = [(5000, false), (5000, true), (10, false), (5000, true), (10, true), (5000, true)];
     for (number, (len, follows)) in sent.into_iter().enumerate() {
         let data = [Bytes::from(content(number, len))];

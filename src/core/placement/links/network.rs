@@ -203,6 +203,12 @@ impl Network {
         links.map(|((_, to), link)| (*to, link))
     }
 
+    /// The links that end at a node, with where they begin.
+    fn to(&self, receiver: NodeId) -> impl Iterator<Item = (NodeId, &ReportedLink)> {
+        let senders = self.into.get(&receiver).into_iter().flatten();
+        senders.filter_map(move |from| Some((*from, self.links.get(&(*from, receiver))?)))
+    }
+
     /// A node is gone.
     pub fn forget(&mut self, node: NodeId) {
         self.links.retain(|(from, to), _| *to != node && *from != node);
@@ -251,16 +257,13 @@ impl Network {
     }
 
     fn links_into(&self, node: NodeId, peers: fn(NodeId, NodeId) -> bool) -> NodeLinks {
-        let senders = self.into.get(&node).into_iter().flatten();
-        let links = senders
-            .filter(|from| peers(node, **from))
-            .filter_map(|from| Some((self.link(*from, node)?, *from)));
+        let links = self
+            .to(node)
+            .filter(|(from, _)| peers(node, *from))
+            .filter_map(|(from, _)| Some((self.link(from, node)?, from)));
         let links = NodeLinks::of(node, links.map(|(link, from)| (link, self.fastest_from(from))));
-        let oldest = self.into.get(&node).into_iter().flatten();
-        let oldest = oldest.filter_map(|from| Some(self.links.get(&(*from, node))?.oldest)).min();
-        let all = self.into.get(&node).into_iter().flatten();
-        let all = all.filter_map(|from| self.links.get(&(*from, node)));
-        links.beside(self.carried_since(node, 0, oldest), self.sum(all))
+        let oldest = self.to(node).map(|(_, link)| link.oldest).min();
+        links.beside(self.carried_since(node, 0, oldest), self.sum(self.to(node)))
     }
 
     fn links_out_of(&self, node: NodeId, peers: fn(NodeId, NodeId) -> bool) -> NodeLinks {
@@ -274,8 +277,7 @@ impl Network {
         };
         let links = NodeLinks::of(node, links.map(|(link, to)| (link, could(&link, to))));
         let oldest = self.from(node).map(|(_, link)| link.oldest).min();
-        let all = self.from(node).map(|(_, link)| link);
-        links.beside(self.carried_since(node, 1, oldest), self.sum(all))
+        links.beside(self.carried_since(node, 1, oldest), self.sum(self.from(node)))
     }
 
     /// The most that a card carried in a second, in that direction, since that time.
@@ -286,15 +288,13 @@ impl Network {
 
     /// How many times what all its links bring a node it was seen to receive.
     fn spare_into(&self, node: NodeId) -> f64 {
-        let senders = self.into.get(&node).into_iter().flatten();
-        let links = senders.filter_map(|from| self.links.get(&(*from, node)));
-        let sum = links.map(|link| self.rate(link)).sum::<f64>();
+        let sum = self.sum(self.to(node));
         let card = self.downs.get(&node).map(|down| down.estimate(self.newest).rate);
         card.filter(|_| sum > 0.0).map_or(1.0, |card| card / sum)
     }
 
-    fn sum<'a>(&self, links: impl Iterator<Item = &'a ReportedLink>) -> f64 {
-        links.map(|link| self.rate(link)).sum()
+    fn sum<'a>(&self, links: impl Iterator<Item = (NodeId, &'a ReportedLink)>) -> f64 {
+        links.map(|(_, link)| self.rate(link)).sum()
     }
 
     fn rate(&self, link: &ReportedLink) -> f64 {
@@ -308,9 +308,7 @@ impl Network {
 
     /// The rate of the fastest link that ends at a node.
     fn fastest_into(&self, node: NodeId) -> f64 {
-        let senders = self.into.get(&node).into_iter().flatten();
-        let links = senders.filter_map(|from| self.links.get(&(*from, node)));
-        links.map(|link| self.rate(link)).fold(0.0, f64::max)
+        self.to(node).map(|(_, link)| self.rate(link)).fold(0.0, f64::max)
     }
 
     /// The cards of some nodes, by the rates that one may count on. What was not measured with
@@ -329,8 +327,8 @@ impl Network {
             let mut out = self.links_out_of(*node, exchange);
             let mut into = self.links_into(*node, exchange);
             let (up, down) = (self.up(*node), self.down(*node));
-            out.hold_up &= up.is_none_or(|up| up.samples >= TELLING_WINDOWS);
             if is_worker(*node) {
+                out.hold_up &= up.is_none_or(|up| up.samples >= TELLING_WINDOWS);
                 into.hold_up &= down.is_none_or(|down| down.samples >= TELLING_WINDOWS);
             } else {
                 out.hold_up = up.map_or(out.hold_up, |up| self.is_slow_to_send(*node, up));

@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use super::tests::status;
 use super::*;
 use crate::placement::layout::holdings;
-use crate::placement::tests::fluid::Lab;
-use crate::placement::tests::jobs::{by_hash, cut_by, resnet50, server_id};
+use crate::placement::tests::fluid::{Lab, Node};
+use crate::placement::tests::jobs::{by_hash, cut_by, resnet50, resnet50_by_hash, server_id};
 use crate::placement::tests::networks::drawn;
 use crate::random::Random;
 use crate::wire::Key;
@@ -126,4 +127,22 @@ fn who_holds_little_and_could_carry_more_is_filled() {
         println!("seed {seed}: {count} servers, holds {held:.3} of {due:.3}");
         assert!(held > 0.7 * due, "seed {seed}: {held} of {due}");
     }
+}
+
+/// A plan is not stayed with where it took a server for slower than it is.
+#[test]
+fn a_plan_for_what_was_not_known_yet_is_soon_followed_by_another() {
+    let rates = [200.0, 200.0, 200.0, 20.0].map(|rate| rate * MBIT);
+    let mut lab =
+        Lab::new(&[800.0 * MBIT; 4], &rates, resnet50_by_hash(4), PlacementSettings::default());
+    lab.waits = true;
+    while lab.plans.is_empty() && lab.now < 120.0 {
+        lab.round();
+    }
+    lab.servers.insert(14, Node::new(100.0 * MBIT));
+    let rounds = (1..=10).find(|_| {
+        lab.round();
+        lab.plans.len() > 1
+    });
+    assert!(rounds.is_some_and(|rounds| rounds <= 4), "{rounds:?} {:?}", status(&lab));
 }

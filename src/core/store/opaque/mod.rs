@@ -45,7 +45,7 @@ use self::visitors::{Customer, Visitors};
 use super::changes::Changes;
 use super::marks::Marks;
 use super::parked::Parked;
-use super::view::View;
+use super::view::RankRanges;
 use super::{Answer, Outgoing};
 use crate::wire::elastic::Route;
 use crate::wire::{Key, Meta, NodeId, server_id};
@@ -143,7 +143,7 @@ struct Given {
 #[derive(Debug)]
 pub struct Opaque {
     config: OpaqueConfig,
-    view: View,
+    view: RankRanges,
     epoch: u64,
     servers: Vec<NodeId>,
     /// By rank: where new keys go.
@@ -178,7 +178,7 @@ impl Opaque {
     pub fn new(config: OpaqueConfig) -> Self {
         let servers: Vec<NodeId> = (0..config.servers).map(server_id).collect();
         Self {
-            view: View::new(config.servers),
+            view: RankRanges::new(config.servers),
             config,
             epoch: 0,
             homes: servers.clone(),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::session::{CoordinatedSession, refusal};
 use super::spec;
-use super::{BatchOutbox, Gone, Worker};
+use super::{Gone, Outbox, Worker};
 use crate::invariant::{self, Valid};
 use crate::wire::NodeId;
 use crate::wire::balance::{BalanceKind, BalanceMessage, SessionStatus};
@@ -26,7 +26,7 @@ pub struct Coordinator {
 
 impl Coordinator {
     /// A worker says something. What follows goes to `out`, in order.
-    pub fn handle(&mut self, worker: Worker, message: &BalanceMessage, out: &mut BatchOutbox) {
+    pub fn handle(&mut self, worker: Worker, message: &BalanceMessage, out: &mut Outbox) {
         let from = worker.node;
         let BalanceMessage { rank, instance, .. } = *message;
         let name = &message.session;
@@ -44,7 +44,7 @@ impl Coordinator {
         &mut self,
         worker: Worker,
         message: &BalanceMessage,
-        out: &mut BatchOutbox,
+        out: &mut Outbox,
     ) -> Result<(), String> {
         let (name, from) = (&message.session, worker.node);
         let kind = BalanceKind::try_from(message.kind).unwrap_or(BalanceKind::Unknown);
@@ -75,7 +75,7 @@ impl Coordinator {
         &mut self,
         worker: Worker,
         message: &BalanceMessage,
-        out: &mut BatchOutbox,
+        out: &mut Outbox,
     ) -> Result<(), String> {
         let name = &message.session;
         self.gone.remove(&worker.node);
@@ -95,7 +95,7 @@ impl Coordinator {
     }
 
     /// A process is gone, or has left the job.
-    pub fn lost(&mut self, node: NodeId, gone: Gone, out: &mut BatchOutbox) {
+    pub fn lost(&mut self, node: NodeId, gone: Gone, out: &mut Outbox) {
         self.sessions.values_mut().for_each(|session| session.lost(node, gone, out));
         if gone != Gone::IsReplaced {
             self.gone.insert(node);

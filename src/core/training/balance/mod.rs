@@ -50,7 +50,7 @@ use crate::wire::NodeId;
 use crate::wire::balance::BalanceMessage;
 
 /// Words to be sent, in order.
-pub type BatchOutbox = Vec<(NodeId, BalanceMessage)>;
+pub type Outbox = Vec<(NodeId, BalanceMessage)>;
 
 /// A worker's process, as the membership knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -34,7 +34,7 @@ impl Desk {
 
     fn handle(&mut self, rank: usize, message: &BalanceMessage) -> Vec<BalanceMessage> {
         let worker = Worker { node: worker_id(rank), life: self.lives[rank] };
-        let mut out = BatchOutbox::new();
+        let mut out = Outbox::new();
         self.coordinator.handle(worker, message, &mut out);
         self.coordinator.validate().unwrap();
         out.into_iter().map(|(_, message)| message).collect()
@@ -76,7 +76,7 @@ impl Desk {
     }
 
     fn lost(&mut self, rank: usize, gone: Gone) -> Vec<BalanceMessage> {
-        let mut out = BatchOutbox::new();
+        let mut out = Outbox::new();
         self.coordinator.lost(worker_id(rank), gone, &mut out);
         self.coordinator.validate().unwrap();
         out.into_iter().map(|(_, message)| message).collect()

@@ -8,7 +8,7 @@ use super::dealer::{Dealer, Dealing};
 use super::leases::{Comer, Moved, SampleLeases};
 use super::spec;
 use super::status::{rule_name, with_sizes};
-use super::{BatchOutbox, Gone, Worker, replaced};
+use super::{Gone, Outbox, Worker, replaced};
 use crate::invariant::Valid;
 use crate::text;
 use crate::wire::balance::{
@@ -102,7 +102,7 @@ impl CoordinatedSession {
         worker: Worker,
         open: &BalanceOpen,
         gone: &BTreeSet<NodeId>,
-        out: &mut BatchOutbox,
+        out: &mut Outbox,
     ) -> Result<(), String> {
         let from = worker.node;
         self.close_former(from, open, out);
@@ -143,7 +143,7 @@ impl CoordinatedSession {
 
     /// A process has each session once. So if it opens one again in which it takes part, it has
     /// closed the former one, and its word got lost.
-    fn close_former(&mut self, from: NodeId, open: &BalanceOpen, out: &mut BatchOutbox) {
+    fn close_former(&mut self, from: NodeId, open: &BalanceOpen, out: &mut Outbox) {
         let former = |m: &Option<SessionMember>| {
             m.is_some_and(|m| m.node == from && m.instance != open.instance)
         };
@@ -161,7 +161,7 @@ impl CoordinatedSession {
     }
 
     /// A worker has its place: it hears from where on, and the others if more may begin.
-    fn join(&mut self, rank: usize, worker: Worker, open: &BalanceOpen, out: &mut BatchOutbox) {
+    fn join(&mut self, rank: usize, worker: Worker, open: &BalanceOpen, out: &mut Outbox) {
         let replaces = self.is_vacant(rank) && self.has_begun();
         let (first, moved) = match &mut self.work {
             Work::Dealer(dealer) => {
@@ -197,7 +197,7 @@ impl CoordinatedSession {
     }
 
     /// Batches begin when all workers are here but those that are gone.
-    pub(super) fn begin_if_all_are_here(&mut self, gone: &BTreeSet<NodeId>, out: &mut BatchOutbox) {
+    pub(super) fn begin_if_all_are_here(&mut self, gone: &BTreeSet<NodeId>, out: &mut Outbox) {
         if self.has_begun() {
             return;
         }
@@ -214,7 +214,7 @@ impl CoordinatedSession {
         }
     }
 
-    fn moved(&mut self, moved: Moved, out: &mut BatchOutbox) {
+    fn moved(&mut self, moved: Moved, out: &mut Outbox) {
         match moved {
             Moved::Lease => {
                 self.drop_late(out);
@@ -226,7 +226,7 @@ impl CoordinatedSession {
     }
 
     /// Nobody remembers for ever what a worker owes.
-    fn drop_late(&mut self, out: &mut BatchOutbox) {
+    fn drop_late(&mut self, out: &mut Outbox) {
         let Work::SampleLeases(leases) = &self.work else { return };
         let Some(rank) = leases.too_late() else { return };
         if let Some(member) = self.members[rank] {
@@ -253,7 +253,7 @@ impl CoordinatedSession {
         &mut self,
         from: NodeId,
         message: &BalanceMessage,
-        out: &mut BatchOutbox,
+        out: &mut Outbox,
     ) -> Result<(), String> {
         let rank = self.member(from, message)?;
         let (computed, reports) = (message.iteration, &message.reports);
@@ -281,12 +281,7 @@ impl CoordinatedSession {
     }
 
     /// A worker does not compute some iterations.
-    fn skips(
-        &mut self,
-        rank: usize,
-        skip: BalanceSkip,
-        out: &mut BatchOutbox,
-    ) -> Result<(), String> {
+    fn skips(&mut self, rank: usize, skip: BalanceSkip, out: &mut Outbox) -> Result<(), String> {
         let Work::SampleLeases(leases) = &mut self.work else { return Ok(()) };
         match leases.skips(rank, skip)? {
             Moved::Lease => self.grant_all(out),
@@ -320,7 +315,7 @@ impl CoordinatedSession {
         &mut self,
         from: NodeId,
         message: &BalanceMessage,
-        out: &mut BatchOutbox,
+        out: &mut Outbox,
     ) -> Result<(), String> {
         let rank = self.member(from, message)?;
         let Work::Dealer(dealer) = &mut self.work else {
@@ -347,13 +342,13 @@ impl CoordinatedSession {
     }
 
     /// A worker takes part no more.
-    pub(super) fn close(&mut self, from: NodeId, message: &BalanceMessage, out: &mut BatchOutbox) {
+    pub(super) fn close(&mut self, from: NodeId, message: &BalanceMessage, out: &mut Outbox) {
         if let Ok(rank) = self.member(from, message) {
             self.closed_by(rank, from, out);
         }
     }
 
-    fn closed_by(&mut self, rank: usize, node: NodeId, out: &mut BatchOutbox) {
+    fn closed_by(&mut self, rank: usize, node: NodeId, out: &mut Outbox) {
         // Before batches have begun, nobody has missed anything: its place is free again.
         if self.has_begun() {
             self.is_ending = true;
@@ -370,7 +365,7 @@ impl CoordinatedSession {
     }
 
     /// A process is gone, with all that it took part as. Who has its id next is another one.
-    pub(super) fn lost(&mut self, node: NodeId, gone: Gone, out: &mut BatchOutbox) {
+    pub(super) fn lost(&mut self, node: NodeId, gone: Gone, out: &mut Outbox) {
         self.closed.remove(&node);
         for rank in 0..self.members.len() {
             if self.members[rank].is_none_or(|member| member.node != node) {
@@ -386,7 +381,7 @@ impl CoordinatedSession {
         }
     }
 
-    fn leave(&mut self, rank: usize, out: &mut BatchOutbox) {
+    fn leave(&mut self, rank: usize, out: &mut Outbox) {
         self.members[rank] = None;
         if self.is_empty() {
             return;
@@ -404,7 +399,7 @@ impl CoordinatedSession {
     }
 
     /// Nobody can go on.
-    fn give_up(&mut self, why: &str, out: &mut BatchOutbox) {
+    fn give_up(&mut self, why: &str, out: &mut Outbox) {
         for (rank, member) in self.members.iter().enumerate() {
             if let Some(member) = member {
                 out.push((member.node, self.refusal(rank as u32, member.instance, why)));
@@ -450,13 +445,13 @@ impl CoordinatedSession {
         }
     }
 
-    fn send(&self, rank: usize, message: BalanceMessage, out: &mut BatchOutbox) {
+    fn send(&self, rank: usize, message: BalanceMessage, out: &mut Outbox) {
         if let Some(member) = &self.members[rank] {
             out.push((member.node, message));
         }
     }
 
-    fn opened(&self, rank: usize, first: u64, out: &mut BatchOutbox) {
+    fn opened(&self, rank: usize, first: u64, out: &mut Outbox) {
         let missing = text::few(self.missing().map(|rank| rank.to_string()));
         let word = BalanceMessage {
             iteration: first,
@@ -468,7 +463,7 @@ impl CoordinatedSession {
     }
 
     /// What a worker may do now; to one that asks, also whom it waits for.
-    fn answer(&self, rank: usize, out: &mut BatchOutbox) {
+    fn answer(&self, rank: usize, out: &mut Outbox) {
         let Work::SampleLeases(leases) = &self.work else { return };
         if !leases.has_begun() {
             return self.opened(rank, 0, out);
@@ -521,7 +516,7 @@ impl CoordinatedSession {
         BalanceMessage { iteration, shares, ..self.word(rank, BalanceKind::Grant) }
     }
 
-    fn grant_all(&self, out: &mut BatchOutbox) {
+    fn grant_all(&self, out: &mut Outbox) {
         let Work::SampleLeases(leases) = &self.work else { return };
         for rank in 0..self.members.len() {
             if self.members[rank].is_some() {
@@ -530,7 +525,7 @@ impl CoordinatedSession {
         }
     }
 
-    fn deal_all(&mut self, ranks: &[u32], out: &mut BatchOutbox) {
+    fn deal_all(&mut self, ranks: &[u32], out: &mut Outbox) {
         for rank in ranks {
             let Work::Dealer(dealer) = &mut self.work else { return };
             let number = dealer.given(*rank);

@@ -116,12 +116,12 @@ impl World {
         let Some(message) = self.processes[rank].as_mut().and_then(|p| p.up.pop_front()) else {
             return;
         };
-        let mut out = BatchOutbox::new();
+        let mut out = Outbox::new();
         self.coordinator.handle(Worker { node: worker_id(rank), life }, &message, &mut out);
         self.send(out);
     }
 
-    fn send(&mut self, out: BatchOutbox) {
+    fn send(&mut self, out: Outbox) {
         self.coordinator.validate().unwrap();
         for (to, message) in out {
             let rank = crate::wire::id_to_rank(to) as usize;
@@ -215,7 +215,7 @@ impl World {
     fn die(&mut self, rank: usize) {
         let Some(process) = self.processes[rank].take() else { return };
         self.dead.push((rank, process.worker.settings().instance));
-        let mut out = BatchOutbox::new();
+        let mut out = Outbox::new();
         self.coordinator.lost(worker_id(rank), self.gone, &mut out);
         self.send(out);
     }

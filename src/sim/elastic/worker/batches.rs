@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::super::config::{Reports, Sessions};
 use super::super::ledger::{Ledger, TakenBatch};
 use super::{ScriptStage, Worker};
-use crate::app::{AppView, Output};
+use crate::app::{Output, View};
 use pslite_core::cluster::{Event, Tell};
 use pslite_core::random::Random;
 use pslite_core::training::balance::{Batch, Participant, Turn};
@@ -67,7 +67,7 @@ impl SessionBatches {
 
     fn open(
         &mut self,
-        view: &AppView<'_>,
+        view: &View<'_>,
         (rank, members): (usize, usize),
         said: &mut Vec<BalanceMessage>,
     ) -> Result<(), String> {
@@ -118,7 +118,7 @@ impl SessionBatches {
     /// Takes batches ahead, as a loader does.
     fn take(
         &mut self,
-        view: &AppView<'_>,
+        view: &View<'_>,
         rank: usize,
         ledger: &mut Ledger,
         said: &mut Vec<BalanceMessage>,
@@ -227,7 +227,7 @@ impl Worker {
     /// Trains by batches: pushes each tensor once in each.
     pub(super) fn train_by_batches(
         &mut self,
-        view: &AppView<'_>,
+        view: &View<'_>,
         mut batches: SessionBatches,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
@@ -249,7 +249,7 @@ impl Worker {
     /// Returns whether the training is over.
     fn go_on(
         &mut self,
-        view: &AppView<'_>,
+        view: &View<'_>,
         batches: &mut SessionBatches,
         ledger: &mut Ledger,
         said: &mut Vec<BalanceMessage>,
@@ -280,7 +280,7 @@ impl Worker {
     }
 
     /// Gradients are there one after the other; the last one when the batch is computed.
-    fn compute(&mut self, view: &AppView<'_>, batches: &SessionBatches, batch: Batch) {
+    fn compute(&mut self, view: &View<'_>, batches: &SessionBatches, batch: Batch) {
         self.paces.until(batches.begun);
         let time = Duration::from_secs_f64(batches.pace * f64::from(batch.size));
         for tensor in 0..self.paces.all().len() {
@@ -289,7 +289,7 @@ impl Worker {
         }
     }
 
-    fn push_what_is_due(&mut self, view: &AppView<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
+    fn push_what_is_due(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
         for tensor in self.paces.due(view.now) {
             self.paces.change(tensor, |pace| pace.begun += 1);
             let round = self.paces.all()[tensor].begun;
@@ -300,7 +300,7 @@ impl Worker {
     /// The scheduler says something of batches.
     pub(super) fn told_of_batches(
         &mut self,
-        view: &AppView<'_>,
+        view: &View<'_>,
         word: &[u8],
         ledger: &mut Ledger,
         out: &mut Vec<Output>,

@@ -3,14 +3,14 @@
 use super::super::ledger::Ledger;
 use super::super::script::ScriptStage;
 use super::{Purpose, Worker};
-use crate::app::{AppView, Output};
+use crate::app::{Output, View};
 use pslite_core::wire::{NodeId, SERVER_GROUP};
 
 impl Worker {
     /// Sends a command to all servers.
     pub(super) fn command(
         &mut self,
-        view: &AppView<'_>,
+        view: &View<'_>,
         stage: &ScriptStage,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
@@ -24,7 +24,7 @@ impl Worker {
         }
     }
 
-    fn waits(&mut self, view: &AppView<'_>, asked: Option<i32>, what: String, ledger: &mut Ledger) {
+    fn waits(&mut self, view: &View<'_>, asked: Option<i32>, what: String, ledger: &mut Ledger) {
         if let Some(timestamp) = asked {
             self.open += 1;
             ledger.wait_begun(view.process, timestamp, what);

@@ -16,7 +16,7 @@ use super::super::config::Exchanges;
 use super::super::ledger::{Exchanged, Ledger};
 use super::super::workload::PushOf;
 use super::{Over, Purpose, Worker, WorkerConfig};
-use crate::app::{AppView, Output};
+use crate::app::{Output, View};
 use pslite_core::invariant::Valid;
 use pslite_core::kv::Assembled;
 use pslite_core::store::command::Head;
@@ -162,7 +162,7 @@ impl Worker {
     /// Trains: computes, pushes and pulls.
     pub(super) fn train_by_exchange(
         &mut self,
-        view: &AppView<'_>,
+        view: &View<'_>,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) {
@@ -191,7 +191,7 @@ impl Worker {
     }
 
     /// Pushes all tensors, from any of them on.
-    fn push_iteration(&mut self, view: &AppView<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
+    fn push_iteration(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
         let tensors = self.config.tensors.len();
         let first = self.random.below(tensors.max(1) as u64) as usize;
         for at in 0..tensors {
@@ -215,7 +215,7 @@ impl Worker {
     /// The program has the local values of a tensor.
     pub(super) fn local_values(
         &mut self,
-        view: &AppView<'_>,
+        view: &View<'_>,
         tensor: usize,
         values: &[u8],
         ledger: &mut Ledger,
@@ -245,7 +245,7 @@ impl Worker {
     }
 
     /// All iterations are over. The program may wait until all are equal; then it leaves.
-    fn end_exchange(&mut self, view: &AppView<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
+    fn end_exchange(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
         let Some(trainer) = &mut self.trainer else { return };
         match trainer.finish {
             Finishing::No if trainer.finishes => {
@@ -276,7 +276,7 @@ impl Worker {
     }
 
     /// The last stretch.
-    fn finish_exchange(&mut self, view: &AppView<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
+    fn finish_exchange(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
         let Some(trainer) = &mut self.trainer else { return };
         let is_over = if self.customers[0].sabotage.forgets_the_end() {
             true
@@ -302,7 +302,7 @@ impl Worker {
     /// Asks the local model.
     pub(super) fn ask_local(
         &mut self,
-        view: &AppView<'_>,
+        view: &View<'_>,
         (kind, kv): ((i32, bool, bool), KvPairs),
         (purpose, what): (Purpose, String),
         ledger: &mut Ledger,
@@ -331,12 +331,7 @@ impl Worker {
     }
 
     /// Does what the local model says, in order.
-    pub(super) fn do_local(
-        &mut self,
-        view: &AppView<'_>,
-        ledger: &mut Ledger,
-        out: &mut Vec<Output>,
-    ) {
+    pub(super) fn do_local(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
         while let Some(step) = self.trainer.as_mut().and_then(|one| one.steps.pop_front()) {
             let over = match step {
                 LocalStep::Send(own) => self.send_own(view, *own, ledger, out),
@@ -348,7 +343,7 @@ impl Worker {
 
     fn do_step(
         &mut self,
-        view: &AppView<'_>,
+        view: &View<'_>,
         step: LocalStep,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
@@ -360,7 +355,7 @@ impl Worker {
     /// The scheduler says something to the local model.
     pub(super) fn told_of_exchange(
         &mut self,
-        view: &AppView<'_>,
+        view: &View<'_>,
         bytes: &[u8],
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
@@ -376,7 +371,7 @@ impl Worker {
     }
 
     /// Time has passed.
-    pub(super) fn beat(&mut self, view: &AppView<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
+    pub(super) fn beat(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
         let Some(trainer) = &mut self.trainer else { return };
         let mut steps = Vec::new();
         trainer.training.tick(view.now, &mut steps);
@@ -387,7 +382,7 @@ impl Worker {
     /// Sends a request of the local model's own.
     fn send_own(
         &mut self,
-        view: &AppView<'_>,
+        view: &View<'_>,
         mut own: Own,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
@@ -416,7 +411,7 @@ impl Worker {
     /// A request of the local model's own is over.
     pub(super) fn own_over(
         &mut self,
-        view: &AppView<'_>,
+        view: &View<'_>,
         key: Key,
         result: Result<Assembled, String>,
         ledger: &mut Ledger,

@@ -4,17 +4,12 @@
 use super::super::ledger::Ledger;
 use super::super::requests::CustomerRequests;
 use super::Worker;
-use crate::app::{AppView, Output};
+use crate::app::{Output, View};
 use pslite_core::kv::rounds::Round;
 
 impl Worker {
     /// Computes, then pushes all tensors; waits until all are pulled.
-    pub(super) fn iterate(
-        &mut self,
-        view: &AppView<'_>,
-        ledger: &mut Ledger,
-        out: &mut Vec<Output>,
-    ) {
+    pub(super) fn iterate(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
         if self.paces.is_any_under_way() {
             return;
         }
