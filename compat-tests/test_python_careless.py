@@ -120,6 +120,36 @@ def test_nothing_is_left_of_a_start_that_failed():
         assert case["again"] == case["text"], (name, case)
 
 
+#: How keys lie, and who answers the worker.
+AFTER = {"static": {"PSLITE_ELASTIC": "0"}, "moves": {}, "copies": {"PSLITE_ELASTIC": "1"},
+         "exchange": {"PSLITE_SYNC": "nbsync:momentum=0"}}
+
+
+#: With copies the others would end neither job.
+ENDS = [(kind, victim) for kind in AFTER for victim in ("server1", "worker1", "scheduler")
+        if kind != "copies" or victim == "worker1"]
+
+
+@pytest.mark.parametrize("kind,victim", ENDS)
+def test_what_is_asked_after_the_job_has_failed(kind, victim):
+    """Who asks first after the failure was told is told of it as well, whatever it asks."""
+    library = {"scheduler": NATIVE, "server": NATIVE, "worker": STOCK}
+    with Cluster("after_failure.py", library=library, timeout=60, whole=True,
+                 env={**ENVIRONMENT, **AFTER[kind]}) as job:
+        job.start()
+        assert job.nodes["worker0"].wait_for("ready", 40), job.describe()
+        job.nodes[victim].kill()
+        others = [worker.name for worker in job.workers if worker.name != victim]
+        assert job.wait(60, others), job.describe()
+        for name in others:
+            found = json.loads(job.nodes[name].out.splitlines()[-1])
+            assert found["ended"], job.describe()
+            for call, seen in found["calls"].items():
+                assert seen["said"], (call, job.describe())
+                assert seen["said"][0] in ("PeerLost", "RemoteError"), (call, seen)
+                assert "lost" in seen["said"][1], (call, seen)
+
+
 ALONE = """
 from pslite import errors
 from pslite.node import Node

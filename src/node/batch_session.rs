@@ -76,6 +76,11 @@ impl BatchSession {
         let id = SessionId { name: name.to_owned(), instance: open.instance };
         let words = node.training().open(node.now(), &id, open.clone(), measured)?;
         node.event(Event::Tell(words));
+        // A session that is there before the job fails is ended by that.
+        if let Some(failure) = node.failure() {
+            node.training().close(&id);
+            return Err(failure);
+        }
         let mut session = Self { node: Arc::downgrade(node), id, open, per_epoch: 0 };
         session.per_epoch = session.wait_for_answer(node)?;
         Ok(session)

@@ -44,7 +44,9 @@ pub(crate) trait RunningNode: Send + Sync {
     /// Runs `read` once on the membership, with the node's time.
     fn read_cluster(&self, read: &mut dyn FnMut(&Cluster, Duration));
 
-    /// Why the job is over, if it is.
+    /// Why the job is over, if it is. From then on nothing is answered. Customers are told once
+    /// (`Delivery::Failed`), after this says so: what begins to wait later asks here first. Costs
+    /// no lock while no node is lost.
     fn failure(&self) -> Option<NodeError>;
 
     /// The native data plane, if this node has one.

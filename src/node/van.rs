@@ -398,7 +398,7 @@ impl RunningNode for Van {
     }
 
     fn failure(&self) -> Option<NodeError> {
-        self.job.lock().failure.as_ref().map(error_of)
+        self.job.failure()
     }
 
     fn native(&self) -> Option<&NativeTransport> {

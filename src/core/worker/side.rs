@@ -330,6 +330,7 @@ impl<D> WorkerSide<D> {
 
     /// The request is over, or is to be: nothing of it is followed any more.
     pub fn forget(&mut self, timestamp: i32) {
+        self.local.remove(&timestamp);
         if let Some(moving) = &mut self.moving {
             moving.flights.forget(timestamp);
         }

@@ -198,9 +198,12 @@ fn when_nothing_is_answered_any_more_all_fail_and_nothing_waits() {
     drop(pushed(&mut side, 8));
     let mut out = WorkerOutput::default();
     side.lost(NOW, SERVERS[0], "it is gone", &mut out);
+    let local = side.requests_mut().new_request(&SERVERS);
+    side.keep_local(local);
+    side.requests_mut().expect(local, Pending::push("local")).unwrap();
     side.fail_all("the job has failed", &mut out);
-    assert_eq!(ended(&out), [("push", false)]);
-    assert!(out.has_failed && !side.waits());
+    assert_eq!(ended(&out), [("push", false), ("local", false)]);
+    assert!(out.has_failed && !side.waits() && !side.is_local(local));
 }
 
 #[test]

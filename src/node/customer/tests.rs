@@ -130,6 +130,31 @@ fn a_request_whose_job_fails_while_it_is_sent_has_one_end() {
     assert!(handle.wait(timestamp).is_err());
 }
 
+/// Customers are told once that the job has failed.
+#[test]
+fn a_request_that_begins_after_the_job_has_failed_fails_at_once() {
+    for elastic in [false, true] {
+        let node = FakeNode::new("worker", worker_id(0));
+        if elastic {
+            let servers = vec![server_id(0), server_id(1)];
+            let policy = SchedulerMessage { epoch: 1, servers, ..SchedulerMessage::default() };
+            node.state().set_policy(Arc::new(policy));
+        }
+        let (customer, _) = customer(&node);
+        let handle = customer.handle();
+        handle.attach_worker(4);
+        lock(&node.lost).push(server_id(0));
+        let (id, reason) = (server_id(0), "it is gone".to_owned());
+        handle.shared().handle(Delivery::NodeLost { id, reason });
+        let failure = NodeError::PeerLost("nobody has its keys".to_owned());
+        *lock(&node.failure) = Some(failure.clone());
+        handle.shared().handle(Delivery::Failed(failure));
+        let (sent, ended) = push(handle);
+        assert!(matches!(sent, Err(NodeError::PeerLost(_))), "elastic: {elastic}, {sent:?}");
+        assert_eq!(ended.load(Ordering::SeqCst), 0, "its caller has the error");
+    }
+}
+
 /// The one who made it goes on using what the end frees (worker/calls.rs).
 #[test]
 fn a_request_that_is_answered_while_it_is_sent_ends_after_its_call() {

@@ -44,6 +44,8 @@ pub(crate) struct FakeNode {
     pub(crate) sent: Mutex<Vec<Message>>,
     /// Who is lost: nothing can be sent there.
     pub(crate) lost: Mutex<Vec<NodeId>>,
+    /// Why the job is over, if it is.
+    pub(crate) failure: Mutex<Option<NodeError>>,
     /// What the membership was told.
     pub(crate) events: Mutex<Vec<Event>>,
     /// What happens elsewhere while a message is sent, once.
@@ -62,6 +64,7 @@ impl FakeNode {
             training: Training::default(),
             sent: Mutex::default(),
             lost: Mutex::default(),
+            failure: Mutex::default(),
             events: Mutex::default(),
             meanwhile: Mutex::default(),
         })
@@ -105,7 +108,7 @@ impl RunningNode for FakeNode {
     fn read_cluster(&self, _: &mut dyn FnMut(&Cluster, Duration)) {}
 
     fn failure(&self) -> Option<NodeError> {
-        None
+        lock(&self.failure).clone()
     }
 
     fn native(&self) -> Option<&NativeTransport> {

@@ -124,6 +124,14 @@ impl Job {
         core.failure.as_ref().map_or(Ok(()), |failure| Err(error_of(failure)))
     }
 
+    /// Why the job is over, if it is. Takes the lock only if there is trouble.
+    pub(super) fn failure(&self) -> Option<NodeError> {
+        if !self.trouble.load(Ordering::Acquire) {
+            return None;
+        }
+        self.lock().failure.as_ref().map(error_of)
+    }
+
     /// A node is lost.
     pub(super) fn lose(&self, core: &mut Core, id: NodeId, reason: String) {
         core.lost.insert(id, reason);
@@ -182,6 +190,7 @@ mod tests {
         drop(core);
         assert!(says(job.check_peer(one)).contains("it is gone"));
         assert_eq!(says(job.check_peer(other)), "fine");
+        assert_eq!(job.failure(), None, "the job goes on without it");
         job.lose(&mut job.lock(), other, "so is this".to_owned());
         job.replace(&mut job.lock(), one);
         assert_eq!(says(job.check_peer(one)), "fine");
@@ -205,6 +214,7 @@ mod tests {
         job.replace(&mut core, one);
         drop(core);
         assert!(says(job.check_peer(one)).contains("the disk is full"));
+        assert!(says(job.failure().map_or(Ok(()), Err)).contains("the disk is full"));
     }
 
     #[test]

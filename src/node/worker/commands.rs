@@ -58,8 +58,10 @@ impl WorkerCustomer {
         self.tell_waiters(lock(&self.requests));
     }
 
-    /// A server that is lost meanwhile does not obey: the others do.
+    /// A server that is lost meanwhile does not obey: the others do. If the job is over, nobody
+    /// does.
     fn send_command(&self, node: &NodeRef, again: &Again, servers: &[NodeId]) -> Result<()> {
+        node.failure().map_or(Ok(()), Err)?;
         let life = lock(&self.requests).side.life();
         // Its commands are counted apart from those of the process that had the id before.
         let placed = (life > 0).then(|| Placed { life, ..Placed::default() });

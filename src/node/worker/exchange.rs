@@ -96,6 +96,13 @@ impl WorkerCustomer {
             (state.here.training.clone(), asked, state.side.ranges().to_vec())
         };
         let (Some(training), Some((meta, slices))) = (training, asked) else { return };
+        if let Some(failure) = node.failure() {
+            // It was asked for after all others had failed.
+            let mut out = WorkerOutput::default();
+            let mut state = lock(&self.requests);
+            state.side.fail(timestamp, &failure.to_string(), &mut out);
+            return self.perform(Some(&node), state, out);
+        }
         let mut steps = Vec::new();
         lock(&training).ask(node.now(), meta, slices, &ranges, &mut steps);
         self.do_here(&node, steps);

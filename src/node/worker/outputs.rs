@@ -62,7 +62,11 @@ impl WorkerCustomer {
 
     /// Sends parts, and what a relay passes on. A server that is lost meanwhile answers nothing:
     /// parts wait then. If another relay is gone, the scheduler says what follows from that.
+    ///
+    /// # Errors
+    /// The job is over, also if there is nothing to send: parts that wait would wait for ever.
     fn send_outgoing(&self, node: &NodeRef, messages: Vec<Outgoing>) -> Result<()> {
+        node.failure().map_or(Ok(()), Err)?;
         for Outgoing { meta, kv } in messages {
             let (to, is_hop) = (meta.recver, meta.hop.is_some());
             if let Err(error) = node.send(with_data(meta, kv)) {

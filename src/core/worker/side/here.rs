@@ -120,9 +120,10 @@ impl<D> WorkerSide<D> {
         Some(timestamp)
     }
 
-    /// A request cannot be sent.
+    /// A request cannot be sent, or answered.
     pub fn fail(&mut self, timestamp: i32, why: &str, out: &mut WorkerOutput<D>) {
         self.forget(timestamp);
+        out.has_failed = true;
         out.over.extend(self.requests.fail(timestamp, why));
     }
 }
