@@ -23,11 +23,11 @@ use tokens::{Token, tokens};
 const USUAL: [&str; 1] = ["Result"];
 
 /// So many names belong to two types or more.
-const SHARED_NAMES: usize = 36;
+const SHARED_NAMES: usize = 33;
 
 /// So many parameters of functions are tuples. A struct says what its parts are; a tuple stands
 /// there to stay below clippy's limit of arguments.
-const TUPLES: usize = 93;
+const TUPLES: usize = 92;
 
 /// In each of these folders no two types have one name at all.
 const UNSHARED: [&str; 13] = [

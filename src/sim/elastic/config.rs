@@ -110,6 +110,21 @@ pub struct Placement {
     pub within: f64,
 }
 
+/// A job whose keys stay where they are, as in all of stock's (`PSLITE_ELASTIC=0`).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stays {
+    /// `PS_HEARTBEAT_TIMEOUT`: the dead may be replaced.
+    pub heartbeat_timeout: Option<Duration>,
+    /// `PSLITE_START_TIMEOUT`.
+    pub start_timeout: Option<Duration>,
+    /// A process that was told another number of workers, and which.
+    pub misled: Option<(Process, usize)>,
+    /// The worker of that rank takes its leave after so many rounds, without its further pushes.
+    pub leaves: Option<(usize, u64)>,
+    /// A node that ends does not wait until what it sent is confirmed.
+    pub hurries: bool,
+}
+
 /// A job and its fate.
 #[derive(Clone, Debug)]
 pub struct ElasticConfig {
@@ -156,6 +171,10 @@ pub struct ElasticConfig {
     pub exchange: Option<Exchanges>,
     /// Keys are placed.
     pub placement: Option<Placement>,
+    /// Keys stay where they are; none: they may move.
+    pub stays: Option<Stays>,
+    /// The longest wait of chance before a process starts.
+    pub start_spread: Duration,
     /// The scheduler keeps a journal, and goes on with it when it is started again.
     pub journal: bool,
     /// What goes wrong, and when.
@@ -228,6 +247,13 @@ impl ElasticConfig {
             Fault::Stall(..) | Fault::Cut(..) | Fault::Pause(..) => !self.mild,
             _ => false,
         }
+    }
+
+    /// True if it is to be seen to that the job can go on after that fault. What a job whose keys
+    /// stay is to show is how it ends.
+    #[must_use]
+    pub const fn is_guarded(&self, fault: &Fault) -> bool {
+        self.stays.is_none() && self.is_deadly(fault)
     }
 
     /// Values count pushes: where the order of pushes may be any, or not all are in a round; or

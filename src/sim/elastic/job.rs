@@ -9,7 +9,7 @@ use super::guard::Guard;
 use super::ledger::Ledger;
 use super::ledger::reference::ReferencePlan;
 use super::looks::look;
-use super::nodes::{ElasticApp, Maker, cluster_config};
+use super::nodes::{ElasticApp, Maker, cluster_config, describe};
 use super::sabotage::Sabotage;
 use crate::app::Judge;
 use crate::disk::Disk;
@@ -24,15 +24,30 @@ use pslite_core::cluster::journal::{Record, State};
 use pslite_core::random::Random;
 use pslite_core::values::server_key_ranges;
 
-/// The longest wait of chance before a process starts.
-const START_SPREAD: Duration = Duration::from_millis(20);
 /// A death that is not allowed yet is tried again after that time.
 const TRY_AGAIN: Duration = Duration::from_millis(50);
+
+/// How a job went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Everybody went through the program and left.
+    Completed,
+    /// Everybody ended, some with a text.
+    Failed,
+    /// Somebody still waits.
+    Hung,
+}
 
 /// What a run showed.
 pub struct ElasticReport {
     /// How each process ended.
     pub ends: Vec<End>,
+    /// The address of each process, as texts name it.
+    pub addresses: Vec<String>,
+    /// Which processes ever were in a complete job.
+    pub known: Vec<bool>,
+    /// Messages that the network lost, and repeated.
+    pub faults: (u64, u64),
     /// What the oracle saw.
     pub ledger: Ledger,
     /// Virtual time.
@@ -57,6 +72,18 @@ impl ElasticReport {
     pub fn is_right(&self) -> bool {
         self.ledger.faults().is_empty()
     }
+
+    /// How the job went.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        if self.ends.contains(&End::Running) {
+            Outcome::Hung
+        } else if self.ends.iter().all(|end| *end == End::Done) {
+            Outcome::Completed
+        } else {
+            Outcome::Failed
+        }
+    }
 }
 
 /// Runs a job to its end.
@@ -80,6 +107,8 @@ pub(super) struct Job<'a> {
     pub(super) nodes: Vec<Option<Node<ElasticApp>>>,
     /// How often each process was started.
     starts: Vec<u64>,
+    /// Which processes ever were in a complete job.
+    known: Vec<bool>,
     pauses: Pauses,
     agenda: BTreeMap<(Duration, u64), Fault>,
     planned: u64,
@@ -119,6 +148,7 @@ impl<'a> Job<'a> {
             maker: Maker::new(config, tensors),
             nodes: (0..config.processes()).map(|_| None).collect(),
             starts: vec![0; config.processes()],
+            known: vec![false; config.processes()],
             pauses: Pauses::default(),
             agenda: BTreeMap::new(),
             planned: 0,
@@ -132,15 +162,20 @@ impl<'a> Job<'a> {
         if let Some(sessions) = config.sessions {
             let end = config.program.rounds;
             job.ledger.shares_batches(sessions.total, sessions.ahead, end);
+            if config.stays.is_some_and(|stays| stays.heartbeat_timeout.is_some()) {
+                job.ledger.keeps_places();
+            }
         }
         for process in 0..=config.servers + config.workers {
-            let at = job.random.time(START_SPREAD);
+            let at = job.random.time(config.start_spread);
             job.plan(at, Fault::Start(process));
         }
         for (at, fault) in &config.faults {
             job.plan(*at, *fault);
         }
-        job.plan(config.heal, Fault::Heal);
+        if config.stays.is_none() {
+            job.plan(config.heal, Fault::Heal);
+        }
         job
     }
 
@@ -163,9 +198,11 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// All who were ever in the job have ended. One that only wanted to join is not waited for.
+    /// All who were ever in the job have ended. One that only wanted to join is not waited for. If
+    /// keys stay, who was started is, and nobody is to be started any more.
     fn is_over(&self) -> bool {
-        self.unstarted == 0 && !self.roll.awaits_any() && self.roll.any_over()
+        let all_over = self.unstarted == 0 && !self.roll.awaits_any() && self.roll.any_over();
+        all_over && (self.config.stays.is_none() || self.agenda.is_empty())
     }
 
     /// Something happened to that process: how it stands may be new.
@@ -173,7 +210,7 @@ impl<'a> Job<'a> {
         let Some(node) = self.nodes.get(process).and_then(Option::as_ref) else { return };
         let standing = Standing {
             wake: node.next_wake().map(|wake| self.pauses.wake(process, wake)),
-            awaited: node.is_ready() && !node.is_over(),
+            awaited: (node.is_ready() || self.config.stays.is_some()) && !node.is_over(),
             // The end of a server alone is not the end of the job.
             over: node.is_over() && process > self.config.servers,
         };
@@ -230,6 +267,7 @@ impl<'a> Job<'a> {
         }
         let (doomed, over, id) = (node.is_doomed(), node.is_over(), node.cluster().me().id);
         self.epoch = self.epoch.max(node.cluster().policy().epoch);
+        self.known[process] |= node.is_ready();
         if doomed {
             self.trace.line(self.now, format_args!("p{process} dies at a step"));
             self.kill(process, Network::end);
@@ -267,7 +305,7 @@ impl<'a> Job<'a> {
             }
             return;
         }
-        let deadly = self.config.is_deadly(&fault);
+        let deadly = self.config.is_guarded(&fault);
         if deadly && !self.may_die(&fault) {
             if self.now < self.config.heal {
                 self.plan(self.now + TRY_AGAIN, fault);
@@ -386,9 +424,9 @@ impl<'a> Job<'a> {
         let options = Options {
             resend: self.config.resend,
             first_sequence: self.starts[process] << 32 | 1,
-            drain: true,
-            deliver_repetitions: false,
-            ignore_broken_channels: false,
+            drain: self.config.stays.is_none_or(|stays| !stays.hurries),
+            deliver_repetitions: Sabotage::repeats(self.config.plant),
+            ignore_broken_channels: Sabotage::sees_no_breaks(self.config.plant),
             pauses_count: Sabotage::counts_pauses(self.config.plant),
             measures: self.config.placement.is_some(),
             mismeasures: Sabotage::measures(self.config.plant),
@@ -434,8 +472,12 @@ impl<'a> Job<'a> {
             }
         }
         let ends = self.nodes.iter().map(|n| n.as_ref().map_or(End::Running, Node::end)).collect();
+        let address = |process| describe(self.config, process, 0, false).address();
         ElasticReport {
             ends,
+            addresses: (0..self.nodes.len()).map(address).collect(),
+            known: self.known,
+            faults: self.network.faults(),
             ledger: self.ledger,
             took: self.now,
             steps: self.steps,

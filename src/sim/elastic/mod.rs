@@ -1,7 +1,7 @@
-//! Whole jobs whose pieces move (docs/elastic.md), on virtual time: the real membership, store and
-//! requests of a scheduler, servers and workers, joined as `node` joins them. One seed decides what
-//! the job does and what happens to it: moves, servers that join, are emptied, die or seem to, a
-//! scheduler that dies, lines that stall or break.
+//! Whole jobs on virtual time, whose pieces move (docs/elastic.md) or whose keys stay where they
+//! are: the real membership, store and requests of a scheduler, servers and workers, joined as
+//! `node` joins them. One seed decides what the job does and what happens to it: moves, servers
+//! that join, are emptied, die or seem to, a scheduler that dies, lines that stall or break.
 //!
 //! `scenario` makes a job of a seed, `config` says what a job is, `job` plays it. `workload`,
 //! `optimizer` and `script` are what workers do, `worker`, `server` and `scheduler` the
@@ -27,13 +27,15 @@ mod scheduler;
 mod script;
 mod server;
 #[cfg(test)]
+mod stays_tests;
+#[cfg(test)]
 mod tests;
 mod trees;
 mod worker;
 mod workload;
 
-pub use config::{ElasticConfig, Exchanges, Fault, Placement, Reports, Sessions, Trees};
-pub use job::{ElasticReport, run};
+pub use config::{ElasticConfig, Exchanges, Fault, Placement, Reports, Sessions, Stays, Trees};
+pub use job::{ElasticReport, Outcome, run};
 pub use ledger::{Fault as Found, Invariant, Ledger};
 pub use optimizer::ServerRule;
 pub use sabotage::Plant;

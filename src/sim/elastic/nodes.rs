@@ -16,7 +16,7 @@ use crate::network::Process;
 use pslite_core::cluster::{ClusterConfig, RankOrder};
 use pslite_core::kv::rounds::Round;
 use pslite_core::random::Random;
-use pslite_core::wire::{EMPTY, Node as Described, Role, SCHEDULER, ability};
+use pslite_core::wire::{EMPTY, Node as Described, Role, SCHEDULER, Setting, ability};
 
 /// The application of a node.
 #[allow(clippy::large_enum_variant, reason = "a few of them exist at a time")]
@@ -28,8 +28,6 @@ pub(super) enum ElasticApp {
 
 impl Application for ElasticApp {
     type Ledger = Ledger;
-
-    const TICKS: bool = true;
 
     fn input(&mut self, view: &View<'_>, input: Input, ledger: &mut Ledger, out: &mut Vec<Output>) {
         match self {
@@ -88,6 +86,7 @@ impl Maker {
                 servers: config.servers,
                 replicas: config.replicas,
                 order: config.order,
+                stays: config.stays.is_some(),
                 weight: config.network.chunks.map_or(1, |chunks| chunks.weight),
             };
             return ElasticApp::Server(Server::new(config, sabotage));
@@ -105,31 +104,14 @@ impl Maker {
             workers: config.workers,
             in_step: config.placement.is_some(),
             hop_loss: config.trees.map(|trees| (trees.hop_loss, config.heal)),
+            stays: config.stays,
         };
         ElasticApp::Worker(Worker::new(config, random, &sabotage))
     }
 }
 
-pub(super) const fn role(config: &ElasticConfig, process: Process) -> Role {
-    match process {
-        0 => Role::Scheduler,
-        process if config.is_worker(process) => Role::Worker,
-        _ => Role::Server,
-    }
-}
-
-fn describe(config: &ElasticConfig, process: Process, incarnation: u64, again: bool) -> Described {
-    let role = role(config, process);
-    let (hostname, port) = match role {
-        Role::Scheduler => ("scheduler", 9000),
-        Role::Server => ("server", 7000 + process as i32),
-        Role::Worker => ("worker", 8000 + process as i32),
-    };
-    // Where cards matter each process has a host of its own.
-    let hostname = match config.placement {
-        Some(_) => format!("{hostname}-{process}"),
-        None => hostname.to_owned(),
-    };
+/// What a process of a job whose keys may move says that it can do.
+fn abilities(config: &ElasticConfig, process: Process, again: bool) -> u64 {
     let mut abilities = ability::PSLITE | ability::ELASTIC | ability::TREES;
     if config.exchange.is_some() {
         abilities |= ability::EXCHANGES;
@@ -144,6 +126,39 @@ fn describe(config: &ElasticConfig, process: Process, incarnation: u64, again: b
     if process == 0 && config.journal {
         abilities |= ability::JOURNAL;
     }
+    abilities
+}
+
+pub(super) const fn role(config: &ElasticConfig, process: Process) -> Role {
+    match process {
+        0 => Role::Scheduler,
+        process if config.is_worker(process) => Role::Worker,
+        _ => Role::Server,
+    }
+}
+
+/// A process, as it says who it is.
+pub(super) fn describe(
+    config: &ElasticConfig,
+    process: Process,
+    incarnation: u64,
+    again: bool,
+) -> Described {
+    let role = role(config, process);
+    let (hostname, port) = match role {
+        Role::Scheduler => ("scheduler", 9000),
+        Role::Server => ("server", 7000 + process as i32),
+        Role::Worker => ("worker", 8000 + process as i32),
+    };
+    // Where cards matter each process has a host of its own.
+    let hostname = match config.placement {
+        Some(_) => format!("{hostname}-{process}"),
+        None => hostname.to_owned(),
+    };
+    let abilities = match config.stays {
+        Some(_) => ability::PSLITE,
+        None => abilities(config, process, again),
+    };
     let native = config.native && role != Role::Scheduler;
     Described {
         role,
@@ -160,7 +175,8 @@ fn describe(config: &ElasticConfig, process: Process, incarnation: u64, again: b
     }
 }
 
-/// The limits are those of `node`, but for what is noticed sooner, so that a job needs few events.
+/// The limits are those of `node`, but for what is noticed sooner, so that a job needs few events:
+/// in jobs whose keys stay, silence alone.
 pub(super) fn cluster_config(
     config: &ElasticConfig,
     process: Process,
@@ -168,30 +184,40 @@ pub(super) fn cluster_config(
     again: bool,
 ) -> ClusterConfig {
     let second = Duration::from_secs(1);
+    let stays = config.stays.unwrap_or_default();
+    let misled = stays.misled.filter(|(misled, _)| *misled == process);
+    let workers = misled.map_or(config.workers, |(_, workers)| workers);
+    let (beat, silence, down) = match config.stays {
+        Some(_) => (second, 10 * second, 3 * second),
+        None => (second / 5, 2 * second, second / 2),
+    };
     ClusterConfig {
         role: role(config, process),
-        num_workers: config.workers,
+        num_workers: workers,
         num_servers: config.servers,
         node: describe(config, process, incarnation, again),
         // Nobody knows more of it than its address.
         scheduler: Described { abilities: 0, native_port: 0, ..describe(config, 0, 0, false) },
-        heartbeat_interval: Some(second / 5),
-        heartbeat_timeout: None,
-        silence_limit: 2 * second,
-        channel_down_limit: second / 2,
-        start_timeout: None,
+        heartbeat_interval: Some(beat),
+        heartbeat_timeout: stays.heartbeat_timeout,
+        silence_limit: silence,
+        channel_down_limit: down,
+        start_timeout: stays.start_timeout,
         report_interval: 10 * second,
         trees: false,
         exchange: config.exchange.map(|exchange| exchange.spec),
         recovery_wait: 20 * second,
         standing_scheduler: false,
-        replicas: Some(config.replicas),
+        replicas: config.stays.is_none().then_some(config.replicas),
         planned: false,
         scheduler_wait: 60 * second,
         group_size: 1,
         instance_barriers: false,
         rank_order: RankOrder::Address,
-        settings: Vec::new(),
+        settings: match config.stays {
+            Some(_) => vec![Setting::new("DMLC_NUM_WORKER", workers.to_string())],
+            None => Vec::new(),
+        },
         doubt: String::new(),
     }
 }

@@ -138,6 +138,12 @@ impl<D> CustomerRequests<D> {
         self.note_keys(meta, &slices);
         let slices = slices.into_iter().enumerate();
         let slices = slices.filter_map(|(rank, slice)| slice.map(|kv| (rank, kv)));
+        if !self.side.follows() {
+            // Each slice is one message, to the server in whose range it lies.
+            let sent = |(rank, kv)| with_data(Meta { recver: server_id(rank), ..meta.clone() }, kv);
+            out.extend(slices.map(|slice| Output::Send(Box::new(sent(slice)))));
+            return Ok(());
+        }
         let mut done = WorkerOutput::default();
         let begun = self.side.begin(now, meta, slices, &mut done);
         let over = self.perform(done, ledger, out);
@@ -257,7 +263,12 @@ impl<D> CustomerRequests<D> {
         payload: D,
         out: &mut Vec<Output>,
     ) -> Option<i32> {
-        let again = self.side.command(head, body, servers);
+        let again = if self.side.follows() {
+            self.side.command(head, body, servers)
+        } else {
+            let timestamp = self.side.requests_mut().new_request(servers);
+            Again { timestamp, head, body: body.clone() }
+        };
         let pending = Pending::push(payload);
         self.side.requests_mut().expect(again.timestamp, pending).ok()?;
         self.send_command(&again, servers, out);
@@ -327,16 +338,34 @@ impl<D> CustomerRequests<D> {
         (self.name_of(ts), payload, result)
     }
 
-    /// A server is gone: what was sent to it waits. Commands to it are obeyed by those that are
-    /// left; if none is left that has one, or may have it, that waits for a policy.
+    /// A server is gone: what was sent to it waits, or fails where keys stay. Commands to it are
+    /// obeyed by those that are left; if none is left that has one, or may have it, that waits for
+    /// a policy.
     pub(super) fn lost(
         &mut self,
         now: Duration,
         server: NodeId,
+        reason: &str,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) -> Vec<Over<D>> {
-        self.step(ledger, out, |side, done| side.lost(now, server, "it is gone", done))
+        self.step(ledger, out, |side, done| side.lost(now, server, reason, done))
+    }
+
+    /// A message could not be sent: its receiver is gone. What it carried waits; where keys stay,
+    /// its request has failed.
+    pub(super) fn unsent(
+        &mut self,
+        now: Duration,
+        meta: &Meta,
+        reason: &str,
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+    ) -> Vec<Over<D>> {
+        if self.side.follows() {
+            return self.lost(now, meta.recver, reason, ledger, out);
+        }
+        self.step(ledger, out, |side, done| side.fail(meta.timestamp, reason, done))
     }
 
     /// A new policy.

@@ -23,6 +23,7 @@ use pslite_core::wire::{Frames, Key, Meta, NodeId};
 mod exchange;
 mod placement;
 mod plant;
+mod stays;
 
 pub use plant::Plant;
 
@@ -46,6 +47,8 @@ pub(super) struct Sabotage {
     tickets: BTreeMap<RelayPart, Ticket>,
     values: BTreeMap<RelayPart, Bytes>,
     share: Option<BalanceShare>,
+    /// Pushes that came.
+    pushes: u64,
 }
 
 impl Sabotage {

@@ -25,6 +25,8 @@ const SECOND: u64 = 0x7365_636f_6e64;
 /// What applies the gradients of a second customer.
 const SECOND_RULES: [Option<ServerRule>; 3] =
     [Some(ServerRule::Sgd { rate: 0.5 }), None, Some(ServerRule::Adam { rate: 0.03 })];
+/// The longest wait of chance before a process starts.
+const START_SPREAD: Duration = Duration::from_millis(20);
 /// When everybody has surely met.
 const BEGIN: Duration = Duration::from_millis(300);
 /// For how long things go wrong.
@@ -226,6 +228,8 @@ impl Draw {
             sessions: None,
             exchange: None,
             placement: None,
+            stays: None,
+            start_spread: START_SPREAD,
             journal: false,
             faults: Vec::new(),
             heal: BEGIN + WRONG,

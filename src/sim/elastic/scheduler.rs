@@ -144,9 +144,14 @@ impl Scheduler {
             }
             Input::NodeLost { id, .. } => {
                 ledger.gone(id);
-                ledger.worker_lost(id);
+                if !view.cluster.may_be_replaced(id) {
+                    ledger.worker_lost(id);
+                }
                 if !self.sabotage.awaits_the_dead() {
-                    self.batches_without(view, id, Gone::IsMissed, ledger, out);
+                    let replaced =
+                        view.cluster.may_be_replaced(id) && !self.sabotage.frees_places();
+                    let gone = if replaced { Gone::IsReplaced } else { Gone::IsMissed };
+                    self.batches_without(view, id, gone, ledger, out);
                 }
                 if !self.sabotage.meets_the_dead() {
                     self.exchange.lost(id, out);

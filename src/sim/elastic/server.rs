@@ -1,9 +1,12 @@
 //! A server of a simulated elastic job: the side that `node` drives, given what comes, and sending
 //! what it says. After each step the ledger sees what its store holds.
 
+mod owed;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use self::owed::Owed;
 use super::ledger::Ledger;
 use super::sabotage::Sabotage;
 use crate::app::{APP, Input, Judge, Output, View};
@@ -36,6 +39,8 @@ pub(super) struct ServerConfig {
     pub(super) workers: usize,
     pub(super) servers: usize,
     pub(super) replicas: u32,
+    /// Keys stay where they are.
+    pub(super) stays: bool,
     /// Sums are made in the order of ranks.
     pub(super) order: SumOrder,
     /// For how many bytes one of a value stands.
@@ -53,6 +58,7 @@ pub(super) struct Server {
     /// When something was claimed for the first time.
     claims_since: Option<Duration>,
     leaving: bool,
+    owed: Owed,
 }
 
 impl Server {
@@ -64,6 +70,7 @@ impl Server {
             lost: BTreeSet::new(),
             claims_since: None,
             leaving: false,
+            owed: Owed::default(),
         }
     }
 
@@ -100,11 +107,16 @@ impl Server {
                 self.step(view, ledger, out, ServerSide::tick);
             }
             Input::CustomerLeft { id, customer_id } => {
+                self.owed.left(id, customer_id);
                 self.step(view, ledger, out, |side, told| {
                     side.customer_left(id, customer_id, told);
                 });
             }
             Input::Barrier { .. } | Input::Unsent { .. } | Input::Wake => {}
+        }
+        if self.config.stays {
+            // Nobody asks who holds what.
+            return out.extend(self.owed.end_stuck(view).into_iter().map(send));
         }
         let Some(store) = self.store() else { return };
         let id = view.cluster.me().id;
@@ -125,7 +137,7 @@ impl Server {
     fn ready(&mut self, view: &View<'_>, out: &mut Vec<Output>) {
         let me = view.cluster.me();
         let ServerConfig { workers, servers, replicas, order, .. } = self.config;
-        let (id, elastic, part_bytes) = (me.id, true, SHORT_PARTS);
+        let (id, elastic, part_bytes) = (me.id, !self.config.stays, SHORT_PARTS);
         let config = StoreConfig { workers, servers, id, order, elastic, replicas, part_bytes };
         self.side = Some(ServerSide::new(config));
         if !me.is_recovery {
@@ -134,6 +146,7 @@ impl Server {
     }
 
     fn node_lost(&mut self, id: NodeId) {
+        self.owed.forget(id);
         let worker = pslite_core::wire::is_worker(id);
         if !worker {
             self.lost.insert(id);
@@ -228,7 +241,9 @@ impl Server {
         } else if meta.simple_app {
             self.command(&self.sabotage.command(meta), &mut told, out);
         } else {
+            let data = self.sabotage.pushed(meta.push, data);
             for meta in self.sabotage.request(meta, side.store().epoch()) {
+                self.owed.asked(&meta, &data, view.now);
                 side.request(meta, &data, &mut told);
             }
         }
@@ -267,6 +282,7 @@ impl Server {
             ledger.sent_by_tree(&meta, &kv);
             send(messages::down(meta, kv, APP))
         }));
+        answers.iter().for_each(|answer| self.owed.answered(&answer.request));
         out.extend(answers.into_iter().map(|Answer { request, kv }| {
             send(if request.simple_app {
                 messages::command_answer(&request, APP, Bytes::new(), &request.error)

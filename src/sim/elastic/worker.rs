@@ -6,6 +6,7 @@ mod commands;
 mod exchange;
 mod iterations;
 mod purpose;
+mod stays;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use std::time::Duration;
 use self::batches::SessionBatches;
 use self::exchange::Trainer;
 pub(super) use self::purpose::Purpose;
-use super::config::{Exchanges, Sessions};
+use super::config::{Exchanges, Sessions, Stays};
 use super::ledger::Ledger;
 use super::paces::Paces;
 use super::requests::{CustomerRequests, Over};
@@ -36,6 +37,7 @@ const START: u64 = 1;
 const EXIT: u64 = 2;
 /// Between two stages.
 const MEET: u64 = 3;
+const LEAVES: Output = Output::Barrier { ticket: EXIT, group: ALL_GROUP, leaving: true };
 
 /// What a worker is told before it starts.
 #[derive(Clone, Debug)]
@@ -60,6 +62,8 @@ pub(super) struct WorkerConfig {
     pub(super) in_step: bool,
     /// So many percent of what comes along a tree are lost, until then.
     pub(super) hop_loss: Option<(u32, Duration)>,
+    /// Keys stay where they are.
+    pub(super) stays: Option<Stays>,
 }
 
 /// The customers of a worker whose tensors these are.
@@ -175,6 +179,9 @@ impl Worker {
                 self.rank = usize::try_from(id_to_rank(view.cluster.me().id)).unwrap_or(0);
                 let (me, life) = (view.cluster.me().id, view.cluster.my_life());
                 let (is_back, makes_keys) = (life > 0, self.rank == 0);
+                if self.config.stays.is_some() {
+                    return self.enter(view, ledger, out);
+                }
                 // The first policy came before this.
                 let word = word_of(view.cluster.policy(), Vec::new());
                 self.each(view, ledger, out, |customer, ledger, out| {
@@ -201,14 +208,14 @@ impl Worker {
             Input::Message(message) if !message.meta.request => {
                 self.answered(view, message, ledger, out);
             }
-            Input::NodeLost { id, .. } => {
+            Input::NodeLost { id, reason } => {
                 self.each(view, ledger, out, |customer, ledger, out| {
-                    customer.lost(view.now, id, ledger, out)
+                    customer.lost(view.now, id, &reason, ledger, out)
                 });
             }
-            Input::Unsent { meta, .. } => {
+            Input::Unsent { meta, reason } => {
                 let Some(customer) = self.of(&meta) else { return };
-                let over = customer.lost(view.now, meta.recver, ledger, out);
+                let over = customer.unsent(view.now, &meta, &reason, ledger, out);
                 over.into_iter().for_each(|one| self.over(view, one, ledger, out));
             }
             Input::Elastic(action) => self.membership(view, *action, ledger, out),
@@ -387,9 +394,7 @@ impl Worker {
                     self.pull(view, tensor, ledger, out);
                 }
             }
-            ScriptStage::Exit => {
-                return out.push(Output::Barrier { ticket: EXIT, group: ALL_GROUP, leaving: true });
-            }
+            ScriptStage::Exit => return out.push(LEAVES),
         }
         self.end_stage_if_over(view, ledger, out);
     }
@@ -412,9 +417,11 @@ impl Worker {
         if self.trainer.is_some() {
             return self.train_by_exchange(view, ledger, out);
         }
-        if self.training != Some(*round) {
-            self.training = Some(*round);
-            self.paces.until(*round);
+        let leaves = self.leaves_after();
+        let round = leaves.map_or(*round, |leaves| leaves.min(*round));
+        if self.training != Some(round) {
+            self.training = Some(round);
+            self.paces.until(round);
         }
         if self.config.in_step {
             return self.iterate(view, ledger, out);
@@ -426,6 +433,9 @@ impl Worker {
             self.push(view, tensor, round, ledger, out);
         }
         if self.paces.are_over() {
+            if leaves == Some(round) {
+                return out.push(LEAVES);
+            }
             return self.next_stage(view, ledger, out);
         }
         let next = self.paces.next(view.now);
@@ -532,6 +542,10 @@ impl Worker {
             Purpose::Push { round: 0, .. } => {
                 self.open -= 1;
                 return self.end_stage_if_over(view, ledger, out);
+            }
+            Purpose::CatchUp { tensor } => {
+                let values = assembled.vals.concat();
+                return self.caught_up(view, tensor, &values, ledger, out);
             }
             Purpose::Last => {
                 self.open -= 1;

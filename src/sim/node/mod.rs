@@ -131,20 +131,8 @@ fn native_address(address: &str, incarnation: u64) -> String {
 }
 
 impl<A: Application> Node<A> {
-    /// Binds, connects to the scheduler and registers, as the van does.
-    #[allow(clippy::needless_pass_by_value, reason = "the settings are the node's from now on")]
-    pub(super) fn start(
-        process: Process,
-        config: ClusterConfig,
-        options: Options,
-        app: A,
-        world: &mut World<'_, A::Ledger>,
-    ) -> Self {
-        let cluster = Cluster::new(config.clone(), world.now);
-        Self::join(process, cluster, &config, options, app, world)
-    }
-
-    /// The same with a membership that may know something already.
+    /// Binds, connects to the scheduler and registers, as the van does. The membership may know
+    /// something already.
     pub(super) fn join(
         process: Process,
         cluster: Cluster,
@@ -371,9 +359,7 @@ impl<A: Application> Node<A> {
             self.next_wake = None;
             self.tell(world, Input::Wake);
         }
-        if A::TICKS {
-            self.tell(world, Input::Tick);
-        }
+        self.tell(world, Input::Tick);
         self.measure(world);
         self.event(world, Event::Tick);
         let deadline = self.cluster.next_deadline().unwrap_or(Duration::MAX);

@@ -201,6 +201,33 @@ impl Ledger {
         }
     }
 
+    /// A worker that takes the place of a dead one has these values of a tensor: the round that
+    /// they are of. From there it goes on.
+    pub(super) fn caught_up(&mut self, worker: usize, tensor: usize, values: &[u8]) -> u64 {
+        self.pulled(worker, tensor, &self.bounds(tensor, None), values);
+        let Some((of, slice)) = self
+            .tensors
+            .get(tensor)
+            .cloned()
+            .and_then(|of| Some((of.clone(), *of.slices.first()?)))
+        else {
+            return 0;
+        };
+        let first = values.get(..of.bytes(&slice)).unwrap_or_default();
+        let Some(progress) = self.progress.get(tensor) else { return 0 };
+        let rounds = (progress.last()..=progress.least()).rev();
+        let round = rounds
+            .into_iter()
+            .find(|round| {
+                self.reference.value(&of, &slice, *round).is_ok_and(|value| *value == *first)
+            })
+            .unwrap_or(0);
+        if let Some(progress) = self.progress.get_mut(tensor) {
+            progress.set(worker, round);
+        }
+        round
+    }
+
     /// A worker begins a pull. Who was given up meanwhile, in that life, may have the values of the
     /// last round that it pushed to: they came with the answer.
     pub(super) fn pull_begun(&self, tensor: usize, worker: NodeId, life: u64) -> PullBounds {
@@ -267,6 +294,14 @@ impl Ledger {
         (from, to): (u64, u64),
         values: &[u8],
     ) {
+        // Nearly always they are of one version as a whole.
+        for round in from..=to {
+            match self.reference.value(tensor, slice, round) {
+                Ok(value) if value == values => return,
+                Ok(_) => {}
+                Err(error) => return self.found(Invariant::Sound, [error]),
+            }
+        }
         let mut known = Vec::new();
         for round in 0..=to.max(from) {
             match self.reference.value(tensor, slice, round) {
@@ -322,6 +357,11 @@ impl Ledger {
     /// ahead.
     pub(super) fn shares_batches(&mut self, total: u32, ahead: u32, end: u64) {
         self.samples = Samples::new(total, ahead, end);
+    }
+
+    /// Dead workers are replaced, and their batches wait for that.
+    pub(super) fn keeps_places(&mut self) {
+        self.samples.keep_places();
     }
 
     /// The scheduler has a session, and had none.

@@ -51,10 +51,21 @@ impl All {
         }
         self.at_least -= 1;
         if self.at_least == 0 {
-            self.least = self.workers.iter().map(|progress| progress.begun).min().unwrap_or(0);
-            let at_least = self.workers.iter().filter(|progress| progress.begun == self.least);
-            self.at_least = at_least.count();
+            self.count();
         }
+    }
+
+    fn count(&mut self) {
+        self.least = self.workers.iter().map(|progress| progress.begun).min().unwrap_or(0);
+        let at_least = self.workers.iter().filter(|progress| progress.begun == self.least);
+        self.at_least = at_least.count();
+    }
+
+    /// Another one has taken its place, and goes on after that round.
+    pub(super) fn set(&mut self, worker: usize, round: u64) {
+        let Some(progress) = self.workers.get_mut(worker) else { return };
+        *progress = Progress { begun: round, done: round };
+        self.count();
     }
 
     /// It was told that its push of a round is done.
@@ -78,6 +89,13 @@ mod tests {
             begun[worker] += 1;
             assert_eq!(all.least(), begun.into_iter().min().unwrap());
             assert_eq!(all.workers()[worker].begun, begun[worker]);
+        }
+        all.set(2, 1);
+        begun[2] = 1;
+        for worker in [2, 2, 1] {
+            assert_eq!(all.least(), begun.into_iter().min().unwrap());
+            all.begin(worker);
+            begun[worker] += 1;
         }
         all.done(1, 4);
         all.done(0, 2);

@@ -47,6 +47,8 @@ pub(super) struct Samples {
     lost: Vec<(u64, u64, u64)>,
     /// The first iteration that nobody is to take.
     end: u64,
+    /// Who takes the place of a dead worker takes what that one took, and what it left.
+    replaced: bool,
 }
 
 impl Samples {
@@ -54,6 +56,11 @@ impl Samples {
     /// before `end`.
     pub(super) fn new(total: u32, ahead: u32, end: u64) -> Self {
         Self { total: total.into(), ahead: ahead.into(), end, ..Self::default() }
+    }
+
+    /// The places of the dead are kept for those who replace them.
+    pub(super) const fn keep_places(&mut self) {
+        self.replaced = true;
     }
 
     /// The scheduler has a session, and had none.
@@ -106,7 +113,13 @@ impl Samples {
         if size == 0 || to > self.total {
             found.push(format!("rank {rank} takes {from}..{to} of iteration {iteration}"));
         }
-        if let Some(other) = parts.iter().find(|other| other.0 < to && from < other.1) {
+        let members = &self.members;
+        let has_replaced = |other: &(u64, u64, u64)| {
+            let same_rank = members.get(&(run, other.2)).is_some_and(|one| one.rank == rank);
+            self.replaced && same_rank && (other.0, other.1) == (from, to)
+        };
+        let overlaps = |other: &&(u64, u64, u64)| other.0 < to && from < other.1;
+        if let Some(other) = parts.iter().filter(overlaps).find(|other| !has_replaced(other)) {
             found.push(format!(
                 "iteration {iteration}: rank {rank} takes {from}..{to}, and {other:?}"
             ));
@@ -135,16 +148,20 @@ impl Samples {
             let is_gone = worker_id(member.rank) == node && here != Some(*instance);
             if is_gone && !member.is_lost {
                 member.is_lost = true;
-                self.lost.push((*run, member.next, last.1 + self.ahead + 2));
+                if !self.replaced {
+                    self.lost.push((*run, member.next, last.1 + self.ahead + 2));
+                }
             }
         }
         // It may have had its place, and taken nothing of all that it had until it was too late.
         let until = last.1 + self.ahead + 2;
-        let (lost, members) = (&mut self.lost, &mut self.members);
+        let (lost, members, replaced) = (&mut self.lost, &mut self.members, self.replaced);
         self.placed.retain(|(run, instance), member| {
             let is_gone = worker_id(member.rank) == node && here != Some(*instance);
             if is_gone {
-                lost.push((*run, member.next, until));
+                if !replaced {
+                    lost.push((*run, member.next, until));
+                }
                 // It may be alive, and take batches yet.
                 members.insert((*run, *instance), SessionProcess { is_lost: true, ..*member });
             }

@@ -127,11 +127,19 @@ pub enum Plant {
     OrdersLost,
     /// The moves of a plan go to the servers of its other moves.
     OrdersTurned,
+    /// Resenders deliver repetitions.
+    RepetitionsDelivered,
+    /// A server adds nothing of every third push.
+    PushesForgotten,
+    /// No node notices a broken connection.
+    BreaksNotSeen,
+    /// The others' batches do not wait for who replaces a dead worker, though their rounds do.
+    PlacesFreed,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 62] = [
+    pub const ALL: [Self; 66] = [
         Self::DuplicateCounted,
         Self::AnswerBeforeReplica,
         Self::StaleRouteWins,
@@ -194,5 +202,9 @@ impl Plant {
         Self::OrdersToOne,
         Self::OrdersLost,
         Self::OrdersTurned,
+        Self::RepetitionsDelivered,
+        Self::PushesForgotten,
+        Self::BreaksNotSeen,
+        Self::PlacesFreed,
     ];
 }

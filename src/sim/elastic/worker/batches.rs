@@ -115,6 +115,22 @@ impl SessionBatches {
         said
     }
 
+    /// It takes the place of a dead one, and so many rounds are over: the dead one has pushed all
+    /// of the batches before, and could not report the last ones.
+    pub(super) fn goes_on_from(&mut self, round: u64) {
+        self.begun = round;
+    }
+
+    /// Reports batches that the dead one has pushed.
+    fn skip_pushed(&mut self, said: &mut Vec<BalanceMessage>) -> Result<(), String> {
+        while let Some(batch) = self.taken.front().filter(|batch| batch.iteration < self.begun) {
+            let iteration = batch.iteration;
+            self.taken.pop_front();
+            self.report(iteration, said)?;
+        }
+        Ok(())
+    }
+
     /// Takes batches ahead, as a loader does.
     fn take(
         &mut self,
@@ -142,7 +158,8 @@ impl SessionBatches {
             }
             match participant.next(view.now, said) {
                 Turn::Batch(batch) if batch.iteration < end => {
-                    let life = view.cluster.my_life();
+                    // Where keys stay, who takes a place is in no further life of it.
+                    let life = view.cluster.my_life().max(view.cluster.me().is_recovery.into());
                     let (run, instance) = (self.run, view.cluster.me().incarnation);
                     ledger.batch_taken(TakenBatch { run, rank, instance, life, batch });
                     self.taken.push_back(batch);
@@ -272,6 +289,10 @@ impl Worker {
                     return Ok(false);
                 }
                 batches.answered(said)?;
+            }
+            if self.config.stays.is_some() {
+                batches.skip_pushed(said)?;
+                batches.take(view, self.rank, ledger, said)?;
             }
             let Some(batch) = batches.taken.pop_front() else { return Ok(batches.is_over) };
             batches.begins(batch, said)?;

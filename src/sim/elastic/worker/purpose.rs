@@ -35,4 +35,8 @@ pub(in crate::elastic) enum Purpose {
     },
     /// The values at the end.
     Last,
+    /// To learn how far the job is with a tensor.
+    CatchUp {
+        tensor: usize,
+    },
 }

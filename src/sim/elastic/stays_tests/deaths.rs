@@ -2,17 +2,21 @@
 
 use std::time::Duration;
 
-use super::tests::results;
 use super::*;
+use crate::elastic::nodes::role;
 use pslite_core::random::Random;
 use pslite_core::wire::Role;
+use pslite_core::wire::balance::BalanceRule;
+
+/// When all are surely in the middle of training.
+const MET: Duration = Duration::from_millis(300);
 
 /// The reason of each survivor's end; fails if one has none, or one that does not name the dead.
-fn check_named(config: &JobConfig, report: &Report, victim: usize) {
+fn check_named(config: &ElasticConfig, report: &ElasticReport, victim: usize) {
     let seed = config.seed;
-    assert_eq!(report.ledger.faults(), [""; 0], "seed {seed}");
+    assert_eq!(found(report), [""; 0], "seed {seed}");
     let address = &report.addresses[victim];
-    let missing = format!("missing: 1 {}(s)", config.role(victim).name());
+    let missing = format!("missing: 1 {}(s)", role(config, victim).name());
     for (process, end) in report.ends.iter().enumerate().filter(|(p, _)| *p != victim) {
         let End::Failed(text) = end else {
             panic!("seed {seed}: p{process} {end:?} after the death of p{victim} {address}")
@@ -24,13 +28,15 @@ fn check_named(config: &JobConfig, report: &Report, victim: usize) {
 }
 
 /// A job of a second or so, in which one dies at a moment of chance.
-fn deadly(seed: u64, victim: Role, fault: fn(usize) -> Fault) -> (JobConfig, usize) {
+fn deadly(seed: u64, victim: Role, fault: fn(usize) -> Fault) -> (ElasticConfig, usize) {
     let mut random = Random::new(seed ^ 0xDEAD);
-    let mut config = JobConfig::new(seed, 1 + (seed % 3) as usize, 1 + (seed / 3 % 2) as usize);
-    config.program = Program { rounds: 40, compute: Duration::from_millis(60), ..config.program };
-    config.start_timeout = Some(Duration::from_secs(20));
+    let mut config = job(seed);
+    config.may_fail = true;
+    config.program.rounds = 40;
+    config.compute = Duration::from_millis(60);
+    stays(&mut config).start_timeout = Some(Duration::from_secs(20));
     let candidates: Vec<usize> =
-        (0..config.processes()).filter(|p| config.role(*p) == victim).collect();
+        (0..config.processes()).filter(|p| role(&config, *p) == victim).collect();
     let victim = candidates[random.below(candidates.len() as u64) as usize];
     let at = config.start_spread + random.time(Duration::from_millis(500));
     config.faults = vec![(at, fault(victim))];
@@ -64,17 +70,19 @@ fn a_host_that_vanishes_ends_everybody_with_its_name() {
 #[test]
 fn one_who_leaves_without_its_push_is_named_to_the_others() {
     for seed in 0..60 {
-        let mut config = JobConfig::new(seed, 2 + (seed % 3) as usize, 1 + (seed / 3 % 2) as usize);
+        let mut config = still(seed, 2 + (seed % 3) as usize, 1 + (seed / 3 % 2) as usize);
+        config.may_fail = true;
+        config.program.second_rule = None; // Nobody waits for anything but pushes.
         let rank = (seed % 2) as usize;
-        config.program.leaves = Some((rank, seed % 3));
+        stays(&mut config).leaves = Some((rank, seed % 3));
         let report = run(&config);
-        assert_eq!(report.ledger.faults(), [""; 0], "seed {seed}");
+        assert_eq!(found(&report), [""; 0], "seed {seed}");
         // Ranks follow the ports, and so the processes.
         let leaver = 1 + config.servers + rank;
         let mut told = 0;
         for (process, end) in report.ends.iter().enumerate().filter(|(p, _)| *p != leaver) {
             let End::Failed(text) = end else { panic!("seed {seed}: p{process} {end:?}") };
-            if config.role(process) == Role::Worker {
+            if role(&config, process) == Role::Worker {
                 let named = text.contains(&report.addresses[leaver])
                     && text.contains("left without the push");
                 assert!(named, "seed {seed}: p{process}: {text}");
@@ -91,29 +99,35 @@ fn one_who_leaves_without_its_push_is_named_to_the_others() {
 fn a_worker_that_is_started_again_finishes_the_job() {
     for seed in 0..30 {
         let (mut config, victim) = deadly(seed, Role::Worker, Fault::Crash);
-        config.program.wide_tensor = false;
-        config.program.barrier_every = 0;
-        config.heartbeat_timeout = Some(Duration::from_secs(8));
+        config.program.second_rule = None; // Who comes back knows no place where the others met.
+        stays(&mut config).heartbeat_timeout = Some(Duration::from_secs(8));
         // After the others were in the job, and before or after they missed the dead one.
-        let died = config.faults[0].0 + Duration::from_millis(100);
+        let died = config.faults[0].0 + MET;
         let pause = Duration::from_millis(if seed % 2 == 0 { 50 } else { 5000 });
         config.faults = vec![(died, Fault::Crash(victim)), (died + pause, Fault::Start(victim))];
         let report = run(&config);
-        assert_eq!(report.ledger.faults(), [""; 0], "seed {seed}");
+        assert_eq!(found(&report), [""; 0], "seed {seed}");
         assert_eq!(report.outcome(), Outcome::Completed, "seed {seed}: {:?}", report.ends);
-        // What the dead one had looked at it does not look at again, or once more.
-        assert!(report.ledger.checked() + 3 * 2 >= results(&config), "seed {seed}");
+        // The dead one may not have looked at what it had pushed.
+        assert!(report.ledger.checked() + 2 * tensors(&config) >= results(&config), "seed {seed}");
     }
 }
 
 /// A job whose rounds are iterations of a batch session, and one of whose workers is replaced.
-fn shared_job(seed: u64) -> JobConfig {
+fn shared_job(seed: u64) -> ElasticConfig {
     let (mut config, victim) = deadly(seed, Role::Worker, Fault::Crash);
-    config.program.wide_tensor = false;
-    config.program.barrier_every = 0;
-    config.program.shares = Some(Shares { total: 24, ahead: (seed % 3) as u32 });
-    config.heartbeat_timeout = Some(Duration::from_secs(8));
-    let died = config.faults[0].0 + Duration::from_millis(100);
+    // Where all meet in the middle rounds are not iterations of one session.
+    config.program.second_rule = None;
+    config.program.second_customer = None;
+    config.sessions = Some(Sessions {
+        total: 24,
+        ahead: (seed % 3) as u32,
+        rule: BalanceRule::Cpu,
+        reports: Reports::After,
+        by_count: false,
+    });
+    stays(&mut config).heartbeat_timeout = Some(Duration::from_secs(8));
+    let died = config.faults[0].0 + MET;
     let pause = Duration::from_millis(if seed.is_multiple_of(2) { 50 } else { 5000 });
     config.faults = vec![(died, Fault::Crash(victim)), (died + pause, Fault::Start(victim))];
     config
@@ -126,11 +140,9 @@ fn batches_wait_for_a_worker_that_is_started_again() {
     for seed in 0..90 {
         let config = shared_job(seed);
         let report = run(&config);
-        assert_eq!(report.ledger.faults(), [""; 0], "seed {seed}");
+        assert_eq!(found(&report), [""; 0], "seed {seed}");
         assert_eq!(report.outcome(), Outcome::Completed, "seed {seed}: {:?}", report.ends);
-        for iteration in 0..config.program.rounds {
-            assert_eq!(report.ledger.samples(iteration), 24, "seed {seed}: {iteration}");
-        }
+        assert!(report.ledger.batches().1 > 0, "seed {seed}: the new one takes none");
     }
 }
 
@@ -138,9 +150,9 @@ fn batches_wait_for_a_worker_that_is_started_again() {
 fn batches_that_do_not_wait_where_rounds_do_are_a_hang() {
     let mut wrong = 0;
     for seed in 0..20 {
-        let config = JobConfig { plant: Some(Plant::FreePlaces), ..shared_job(seed) };
+        let config = ElasticConfig { plant: Some(Plant::PlacesFreed), ..shared_job(seed) };
         let report = run(&config);
-        let fine = report.outcome() == Outcome::Completed && report.ledger.faults().is_empty();
+        let fine = report.outcome() == Outcome::Completed && report.is_right();
         wrong += usize::from(!fine);
     }
     assert!(wrong > 5, "{wrong} of 20");
@@ -151,8 +163,8 @@ fn batches_that_do_not_wait_where_rounds_do_are_a_hang() {
 fn a_server_that_is_started_again_hangs_nobody() {
     for seed in 0..30 {
         let (mut config, victim) = deadly(seed, Role::Server, Fault::Crash);
-        config.heartbeat_timeout = Some(Duration::from_secs(8));
-        let died = config.faults[0].0 + Duration::from_millis(100);
+        stays(&mut config).heartbeat_timeout = Some(Duration::from_secs(8));
+        let died = config.faults[0].0 + MET;
         let pause = Duration::from_millis(if seed % 2 == 0 { 50 } else { 5000 });
         config.faults = vec![(died, Fault::Crash(victim)), (died + pause, Fault::Start(victim))];
         let report = run(&config);
@@ -184,7 +196,7 @@ fn planted_blindness_for_broken_channels_is_a_hang() {
     let mut hung = 0;
     for seed in 0..10 {
         let (mut config, _) = deadly(seed, Role::Worker, Fault::Crash);
-        config.plant = Some(Plant::IgnoreBrokenChannels);
+        config.plant = Some(Plant::BreaksNotSeen);
         // Before silence is noticed.
         config.time_max = Duration::from_secs(9);
         hung += usize::from(run(&config).outcome() == Outcome::Hung);

@@ -1,10 +1,10 @@
 //! Jobs that stand still: as a whole, which nobody may notice, or one process alone, which is as
-//! good as dead. The limits are those of `job::cluster_config`: ten seconds of silence.
+//! good as dead. The limits are those of `nodes::cluster_config`: ten seconds of silence.
 
 use std::time::Duration;
 
-use super::tests::check_complete;
 use super::*;
+use crate::elastic::nodes::role;
 use pslite_core::random::Random;
 use pslite_core::wire::Role;
 
@@ -14,12 +14,13 @@ const SILENCE: Duration = Duration::from_secs(10);
 
 /// A job of some seconds. The seed decides its size, and whether it resends, the dead may be
 /// replaced, and the network is bad.
-fn long(seed: u64) -> (JobConfig, Random) {
+fn long(seed: u64) -> (ElasticConfig, Random) {
     let random = Random::new(seed ^ 0x57A9_D571);
-    let mut config = JobConfig::new(seed, 1 + (seed % 3) as usize, 1 + (seed / 3 % 2) as usize);
-    config.program = Program { rounds: 160, compute: 100 * SECOND / 1000, ..config.program };
-    config.start_timeout = Some(Duration::from_secs(20));
-    config.heartbeat_timeout = (seed % 4 == 1).then_some(8 * SECOND);
+    let mut config = job(seed);
+    config.program.rounds = 120;
+    config.compute = 100 * SECOND / 1000;
+    stays(&mut config).start_timeout = Some(Duration::from_secs(20));
+    stays(&mut config).heartbeat_timeout = (seed % 4 == 1).then_some(8 * SECOND);
     if seed % 5 == 2 {
         config.network = NetworkConfig { loss: 10, repeat: 10, reorder: true, ..config.network };
         config.resend = Some(SECOND / 10);
@@ -31,7 +32,7 @@ fn long(seed: u64) -> (JobConfig, Random) {
 /// All processes stand still for that long, beginning about then; each begins and goes on up to
 /// `apart` earlier or later than others.
 fn stand_still(
-    config: &mut JobConfig,
+    config: &mut ElasticConfig,
     random: &mut Random,
     at: Duration,
     time: Duration,
@@ -74,7 +75,7 @@ fn planted_clocks_that_do_not_stop_end_jobs() {
     let mut ended = 0;
     for seed in 0..30 {
         let (mut config, mut random) = long(seed);
-        config.plant = Some(Plant::CountPauses);
+        config.plant = Some(Plant::PausesCounted);
         stand_still(&mut config, &mut random, SECOND, 75 * SECOND, SECOND / 10);
         // In some what the others said before the pause is read in time.
         ended += usize::from(run(&config).outcome() == Outcome::Failed);
@@ -87,7 +88,8 @@ fn planted_clocks_that_do_not_stop_end_jobs() {
 fn one_process_alone_that_stands_still_for_long_is_lost() {
     for seed in 0..60 {
         let (mut config, mut random) = long(seed);
-        config.heartbeat_timeout = None;
+        stays(&mut config).heartbeat_timeout = None;
+        config.may_fail = true;
         let victim = random.below(config.processes() as u64) as usize;
         let at = SECOND / 2 + random.time(SECOND);
         config.faults.push((at, Fault::Pause(victim, SILENCE * 3)));
@@ -106,7 +108,8 @@ fn one_process_alone_that_stands_still_for_long_is_lost() {
 fn one_process_alone_that_stands_still_for_less_is_not() {
     for seed in 0..30 {
         let (mut config, mut random) = long(seed);
-        config.heartbeat_timeout = None;
+        stays(&mut config).heartbeat_timeout = None;
+        config.may_fail = true;
         let victim = random.below(config.processes() as u64) as usize;
         config.faults.push((SECOND, Fault::Pause(victim, SILENCE * 4 / 5)));
         check_complete(&config, &run(&config));
@@ -119,9 +122,10 @@ fn one_process_alone_that_stands_still_for_less_is_not() {
 fn the_dead_are_missed_by_those_who_are_stopped_again_and_again() {
     for seed in 0..30 {
         let (mut config, mut random) = long(seed);
-        config.heartbeat_timeout = None;
+        stays(&mut config).heartbeat_timeout = None;
+        config.may_fail = true;
         let victims: Vec<usize> =
-            (0..config.processes()).filter(|p| config.role(*p) == Role::Worker).collect();
+            (0..config.processes()).filter(|p| role(&config, *p) == Role::Worker).collect();
         let victim = victims[random.below(victims.len() as u64) as usize];
         config.faults.push((SECOND, Fault::Vanish(victim)));
         // Three seconds of each thirty they run.
