@@ -5,14 +5,14 @@
 //!
 //! May touch `core` and nothing else; no clock, no socket, no thread, and no chance but that of
 //! [`Random`](pslite_core::random::Random). `network` carries bytes, `node` joins the state
-//! machines as the van does, `elastic` has the applications, the oracle that knows which values are
+//! machines as the van does, `jobs` has the applications, the oracle that knows which values are
 //! right, and what runs it all. `planning` and `trees` are beside them: no job, only where keys
 //! would be, and by which ways sums and values would go.
 #![forbid(unsafe_code)]
 
 mod app;
 mod disk;
-pub mod elastic;
+pub mod jobs;
 pub mod network;
 mod node;
 mod pauses;

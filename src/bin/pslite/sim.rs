@@ -1,4 +1,4 @@
-//! `pslite sim`: plays elastic jobs on virtual time, seed by seed, and says what was wrong, with
+//! `pslite sim`: plays jobs on virtual time, seed by seed, and says what was wrong, with
 //! the one command that shows it again.
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use clap::Args;
 use pslite::placement::cost::MOST_SERVERS;
-use pslite::sim::elastic::{ElasticReport, Fixed, Plant, Scenario, job, run};
+use pslite::sim::jobs::{Fixed, JobReport, Plant, Scenario, job, run};
 use pslite::sim::planning::{PlannedLayout, PlanningConfig, planned};
 
 use crate::print::{print, say};
@@ -215,7 +215,7 @@ fn play(arguments: &SimArguments, seed: u64, summary: &mut SeedSummary) {
     summary.add(seed, scenario, &report, right);
 }
 
-fn line(seed: u64, scenario: Scenario, report: &ElasticReport) -> String {
+fn line(seed: u64, scenario: Scenario, report: &JobReport) -> String {
     format!(
         "seed {seed} {}: {}, {:.2} s, {} steps, {} pulls right, policy {}, {} deaths, trace \
          {:016x}",
@@ -255,7 +255,7 @@ struct SeedSummary {
 }
 
 impl SeedSummary {
-    fn add(&mut self, seed: u64, scenario: Scenario, report: &ElasticReport, right: bool) {
+    fn add(&mut self, seed: u64, scenario: Scenario, report: &JobReport, right: bool) {
         *self.runs.entry(scenario).or_default() += 1;
         self.steps += report.steps;
         self.pulls += report.ledger.checked();
