@@ -88,6 +88,10 @@ impl Store {
     pub fn forget_node(&mut self, node: NodeId) {
         self.modes.forget(node);
         self.agreements.forget(node);
+        if self.elastic.is_none() {
+            let pieces = self.tensors.values_mut().flat_map(|tensor| &mut tensor.pieces);
+            pieces.for_each(|piece| piece.round.died(node));
+        }
         self.forget_worker(node);
         self.look_at_all();
     }

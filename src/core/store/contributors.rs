@@ -2,11 +2,12 @@
 //! of few pushes is searched; one of many has an index, so that a push costs no more the more
 //! workers there are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::contribution::Pushes;
 use super::name::Customer;
 use crate::invariant::{Valid, require};
+use crate::wire::NodeId;
 
 /// Up to so many pushes are searched.
 const SEARCHED_MAX: usize = 16;
@@ -19,6 +20,10 @@ pub(super) struct Contributors {
     /// workers: the timestamp of each customer's push, once they are many.
     #[allow(clippy::box_collection, reason = "an absent one is to cost eight bytes")]
     index: Option<Box<BTreeMap<Customer, i32>>>,
+    /// Customers of processes that have died. What they pushed is in the sum; their successors are
+    /// to push it again, and have the answer.
+    #[allow(clippy::box_collection, reason = "as above")]
+    dead: Option<Box<BTreeSet<Customer>>>,
 }
 
 impl Contributors {
@@ -42,6 +47,42 @@ impl Contributors {
         if self.index.is_none() && self.len() > SEARCHED_MAX {
             let names = self.all.iter().flat_map(Pushes::names);
             self.index = Some(Box::new(names.map(|name| (name.who, name.timestamp)).collect()));
+        }
+    }
+
+    /// That worker has died.
+    pub(super) fn died(&mut self, worker: NodeId) {
+        let of_it = self.customers().filter(|who| who.worker == worker);
+        let dead: BTreeSet<Customer> = of_it.collect();
+        if !dead.is_empty() {
+            self.dead.get_or_insert_default().extend(dead);
+        }
+    }
+
+    /// True if somebody is dead whose successor has not pushed yet.
+    pub(super) const fn lack_any(&self) -> bool {
+        self.dead.is_some()
+    }
+
+    /// True if that is a push of a process that has the id of one that died, whose push is here.
+    pub(super) fn is_successor(&self, pushes: &Pushes) -> bool {
+        let Pushes::One(push) = pushes else { return false };
+        self.dead.as_ref().is_some_and(|dead| dead.contains(&Customer::of(push)))
+    }
+
+    /// The push of a successor takes the place of the former one: it awaits the answer from now on.
+    pub(super) fn succeed(&mut self, pushes: Pushes) {
+        let Some(name) = pushes.names().next() else { return };
+        if let Some(dead) = &mut self.dead {
+            dead.remove(&name.who);
+        }
+        self.dead.take_if(|dead| dead.is_empty());
+        if let Some(index) = &mut self.index {
+            index.insert(name.who, name.timestamp);
+        }
+        let is_former = |one: &&mut Pushes| one.customers().any(|who| who == name.who);
+        if let Some(former) = self.all.iter_mut().find(is_former) {
+            *former = pushes;
         }
     }
 
@@ -85,12 +126,16 @@ impl Contributors {
         })?;
         require(self.index.as_ref().is_none_or(|index| **index == walked), || {
             format!("the index is {:?}, the pushes are {walked:?}", self.index)
+        })?;
+        let here = |dead: &BTreeSet<Customer>| dead.iter().all(|who| walked.contains_key(who));
+        require(self.dead.as_ref().is_none_or(|dead| !dead.is_empty() && here(dead)), || {
+            format!("of the dead {:?} some have pushed nothing to it", self.dead)
         })
     }
 
     /// All, in the order in which they came; none is left.
     pub(super) fn take(&mut self) -> Vec<Pushes> {
-        self.index = None;
+        (self.index, self.dead) = (None, None);
         std::mem::take(&mut self.all)
     }
 }
@@ -104,6 +149,29 @@ mod tests {
 
     fn push(sender: i32, timestamp: i32) -> Meta {
         Meta { sender, timestamp, ..Meta::default() }
+    }
+
+    /// Few pushes and many, which have an index.
+    #[test]
+    fn the_push_of_a_successor_takes_the_place_of_the_dead_ones() {
+        for workers in [3, 40] {
+            let mut contributors = Contributors::default();
+            (0..workers).for_each(|worker| contributors.push(Pushes::One(push(worker, 8))));
+            contributors.died(99);
+            assert!(!contributors.lack_any());
+            contributors.died(1);
+            let (successor, other) = (Pushes::One(push(1, 0)), Pushes::One(push(0, 9)));
+            assert!(contributors.is_successor(&successor) && !contributors.is_successor(&other));
+            assert!(contributors.lack_any());
+            contributors.succeed(successor);
+            contributors.validate().unwrap();
+            assert!(!contributors.lack_any() && contributors.len() == workers as usize);
+            assert_eq!(contributors.of(Customer::of(&push(1, 0))), Some(0));
+            assert!(!contributors.is_successor(&Pushes::One(push(1, 1))), "one is there already");
+            let answered = contributors.take().into_iter().map(Pushes::into_request);
+            let answered: Vec<_> = answered.map(|push| (push.sender, push.timestamp)).collect();
+            assert_eq!(answered[..3], [(0, 8), (1, 0), (2, 8)]);
+        }
     }
 
     #[test]

@@ -198,6 +198,31 @@ fn all_who_came_early_are_in_the_next_round() {
     assert_eq!(store.pull_f32(3), [6.0]);
 }
 
+/// A worker that replaces a dead one goes on with the round that is open (`PS_HEARTBEAT_TIMEOUT`).
+#[test]
+fn the_push_of_a_successor_takes_the_place_of_the_dead_ones() {
+    let mut store = store(2, true);
+    store.push_f32(9, 3, &[1.0]);
+    let pushed = |timestamp| meta(11, timestamp, 0, true, false);
+    assert!(store.ask(pushed(8), &pairs(&[3], &[4.0_f32], &[4])).is_empty());
+    // What it sent for the next round is nobody's any more.
+    assert!(store.ask(pushed(9), &pairs(&[3], &[100.0_f32], &[4])).is_empty());
+    store.forget_node(11);
+    store.validate().unwrap();
+    // The round is not over before its successor has pushed: that asks how far the job is.
+    assert!(store.push_f32(9, 3, &[2.0]).is_empty());
+    store.validate().unwrap();
+    assert_eq!(store.pull_f32(3), [1.0]);
+    let answers = store.ask(pushed(0), &pairs(&[3], &[4.0_f32], &[4]));
+    let whose = |answer: &Answer| (answer.request.sender, answer.request.timestamp);
+    assert_eq!(answers.iter().map(whose).collect::<Vec<_>>(), [(11, 0), (9, 7)]);
+    assert_eq!(store.pull_f32(3), [6.0]);
+    // Both are in step.
+    assert!(store.ask(pushed(1), &pairs(&[3], &[0.5_f32], &[4])).is_empty());
+    assert_eq!(senders(&store.push_f32(9, 3, &[0.25])), [11, 9]);
+    assert_eq!(store.pull_f32(3), [0.75]);
+}
+
 #[test]
 fn async_applies_each_push_at_once_and_needs_an_optimizer() {
     let mut store = store(2, false);

@@ -42,7 +42,7 @@ impl Open {
     /// True if everybody has pushed that it waited for.
     fn is_full(&self, quorum: &Quorum) -> bool {
         let all = match &quorum.live {
-            None => self.contributors.len() >= quorum.workers,
+            None => self.contributors.len() >= quorum.workers && !self.contributors.lack_any(),
             Some(live) => live.are_all_in(&self.contributors, quorum.space),
         };
         all && !self.contributors.is_empty()
@@ -70,6 +70,10 @@ impl Round {
     ) -> Result<(), StoreError> {
         let is_early = self.has(&contribution.pushes);
         let open = self.open.get_or_insert_default();
+        if open.contributors.is_successor(&contribution.pushes) {
+            open.contributors.succeed(contribution.pushes);
+            return Ok(());
+        }
         if is_early {
             if open.later.len() >= LATER_MAX {
                 return Err(StoreError::TooEarly { waiting: LATER_MAX });
@@ -115,6 +119,17 @@ impl Round {
         let number = open.number.take();
         self.rest();
         number
+    }
+
+    /// A worker of a job whose keys stay has died, and another process may take its id. What it
+    /// sent for the open round is in the sum and stays there, but the round waits for the push of
+    /// its successor, which takes its place ([`Self::push`]). So a successor that asks how far the
+    /// job is, and goes on from there, is in step with the others.
+    pub(super) fn died(&mut self, worker: NodeId) {
+        let Some(open) = self.open.as_mut() else { return };
+        open.later.retain(|early| !early.pushes.customers().all(|who| who.worker == worker));
+        open.contributors.died(worker);
+        self.rest();
     }
 
     /// A contribution that came too early, for the round that begins now.
