@@ -205,12 +205,17 @@ impl<'a> Job<'a> {
         all_over && (self.config.stays.is_none() || self.agenda.is_empty())
     }
 
+    /// True if the job is not over before that node is. One that wants to join is not waited for.
+    const fn is_awaited(&self, node: &Node<JobApp>) -> bool {
+        node.is_ready() || self.config.stays.is_some()
+    }
+
     /// Something happened to that process: how it stands may be new.
     fn settle(&mut self, process: Process) {
         let Some(node) = self.nodes.get(process).and_then(Option::as_ref) else { return };
         let standing = Standing {
             wake: node.next_wake().map(|wake| self.pauses.wake(process, wake)),
-            awaited: (node.is_ready() || self.config.stays.is_some()) && !node.is_over(),
+            awaited: self.is_awaited(node) && !node.is_over(),
             // The end of a server alone is not the end of the job.
             over: node.is_over() && process > self.config.servers,
         };
@@ -510,13 +515,13 @@ impl<'a> Job<'a> {
                 _ => format!("id {id}"),
             };
             // Who came too late, or was given up, is not missed.
-            let out =
-                self.config.is_server(process) && (self.ledger.is_gone(id) || !node.is_ready());
+            let out = self.config.is_server(process)
+                && (self.ledger.is_gone(id) || !self.is_awaited(node));
             let lost = |(_, fault): &(_, Fault)| self.config.worker_lost_by(fault) == Some(process);
             let may_fail = self.config.may_fail || self.config.faults.iter().any(lost);
             let out = out || (may_fail && self.is_given_up(process));
             match node.end() {
-                End::Running if !node.is_over() && !out && (node.is_ready() || !may_fail) => {
+                End::Running if !node.is_over() && !out && (!may_fail || self.is_awaited(node)) => {
                     hung.push(format!("p{process} ({detail})"));
                 }
                 End::Failed(text) if !may_fail && !out => {

@@ -3,6 +3,7 @@
 mod exchange;
 mod kinds;
 mod placement;
+mod stays;
 mod workers;
 
 use pslite_core::store::SumOrder;
@@ -141,6 +142,7 @@ pub fn job(seed: u64, fixed: &Fixed) -> JobConfig {
         Scenario::Trees => draw.trees(&mut config),
         Scenario::Sessions => draw.sessions(&mut config),
         Scenario::StandStill => draw.stand_still(&mut config),
+        Scenario::Stays => draw.stays(&mut config),
         Scenario::ExchangeLives => draw.exchange_lives(&mut config),
         Scenario::Exchange => draw.exchange(&mut config),
         Scenario::Placement => draw.placement(&mut config, fixed),

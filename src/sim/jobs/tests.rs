@@ -13,6 +13,8 @@ const SEEDS: u64 = 300;
 const TREE_SEEDS: u64 = 60;
 /// Further seeds of jobs whose workers exchange deltas.
 const EXCHANGE_SEEDS: u64 = 200;
+/// Jobs whose keys stay where they are.
+const STAYS_SEEDS: u64 = 100;
 /// Further seeds of jobs whose workers share batches.
 const SESSION_SEEDS: u64 = 60;
 /// Jobs whose keys are placed.
@@ -82,6 +84,23 @@ fn seeds_with_trees() {
     }
     assert!(found.is_empty(), "{}", found.join("\n"));
     assert!(opened > 100 * seeds, "{opened} sums in {seeds} jobs");
+}
+
+/// Keys stay where they are.
+#[test]
+fn seeds_of_jobs_whose_keys_stay() {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let first = number("PSLITE_TEST_SEED").unwrap_or(0);
+    let fixed = Fixed { scenario: Some(Scenario::Stays), ..Fixed::default() };
+    let (mut found, mut ends) = (Vec::new(), BTreeSet::new());
+    let seeds = number("PSLITE_TEST_SEEDS").unwrap_or(STAYS_SEEDS);
+    for seed in first..first + seeds {
+        let report = run(&job(seed, &fixed));
+        found.extend(fault(seed, fixed.scenario, &report));
+        ends.insert(report.outcome() == Outcome::Completed);
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+    assert_eq!(ends.len(), 2, "some jobs are completed, and some fail");
 }
 
 /// Workers share batches, and die and come back meanwhile.

@@ -45,6 +45,9 @@ pub enum Scenario {
     /// All processes stand still, for longer than any silence that is suffered; each begins and
     /// ends a little earlier or later than others. Servers join, and the scheduler may come back.
     StandStill,
+    /// Keys stay where they are; a node dies or leaves, all stand still, or messages are lost that
+    /// the resender brings back.
+    Stays,
     /// Workers exchange deltas, at different speeds and for different numbers of iterations; pieces
     /// move, servers and the scheduler die, or rounds go along trees.
     Exchange,
@@ -56,7 +59,7 @@ pub enum Scenario {
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Calm,
         Self::Moves,
         Self::Rates,
@@ -76,6 +79,7 @@ impl Scenario {
         Self::Trees,
         Self::Sessions,
         Self::StandStill,
+        Self::Stays,
         Self::Exchange,
         Self::ExchangeLives,
         Self::Placement,
@@ -104,16 +108,17 @@ impl Scenario {
             Self::Trees => "trees",
             Self::Sessions => "sessions",
             Self::StandStill => "stand-still",
+            Self::Stays => "stays",
             Self::Exchange => "exchange",
             Self::ExchangeLives => "exchange-lives",
             Self::Placement => "placement",
         }
     }
 
-    /// That which a seed stands for if none is named: all in turn, but for the last three, without
+    /// That which a seed stands for if none is named: all in turn, but for the last four, without
     /// which a seed is the job that it was.
     #[must_use]
     pub const fn of_seed(seed: u64) -> Self {
-        Self::ALL[(seed % (Self::ALL.len() as u64 - 3)) as usize]
+        Self::ALL[(seed % (Self::ALL.len() as u64 - 4)) as usize]
     }
 }
