@@ -112,6 +112,11 @@ impl Job {
         self.tell();
     }
 
+    /// True if a peer is lost or the job has failed.
+    pub(super) fn is_troubled(&self) -> bool {
+        self.trouble.load(Ordering::Acquire)
+    }
+
     /// Why nothing can be sent to that node, if so. Takes the lock only if there is trouble.
     pub(super) fn check_peer(&self, to: NodeId) -> Result<()> {
         if !self.trouble.load(Ordering::Acquire) {

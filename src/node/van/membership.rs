@@ -204,6 +204,7 @@ impl Van {
         if let Some(resender) = &self.resender {
             lock(resender).forget(node.id);
         }
+        self.end_lost(core, node.id);
         log::write(Level::Info, &format!("{} took the place of a dead node", node.describe()));
     }
 

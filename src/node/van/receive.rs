@@ -229,6 +229,7 @@ impl Van {
         let data = incoming.frames().drain(1..).collect();
         let may_repeat = incoming.may_be_control();
         let message = self.unless_early(Message { meta, data }, may_repeat)?;
+        let message = self.unless_of_lost(message, may_repeat)?;
         if may_repeat && !self.accept(from, &message, |id| self.is_ours(id)) {
             return None;
         }
@@ -341,32 +342,61 @@ impl Van {
         }
     }
 
+    /// Keeps a message of a node that is lost here and may be replaced: it is its successor's, if
+    /// the scheduler's word of that comes soon.
+    fn unless_of_lost(&self, message: Message, may_repeat: bool) -> Option<Message> {
+        if message.meta.control.is_some() || !self.job.is_troubled() {
+            return Some(message);
+        }
+        let sender = message.meta.sender;
+        // Under the lock, as `end_lost`: the word does not come in between.
+        let core = self.job.lock();
+        if !core.lost.contains_key(&sender) || !core.cluster.may_be_replaced(sender) {
+            return Some(message);
+        }
+        if !self.early.keep_of_lost(self.now(), EarlyMessage { message, may_repeat })
+            && let Some(total) = self.state.garbage.hit()
+        {
+            let text = format!("dropped a message of lost node {sender} ({total} so far)");
+            log::write(Level::Warning, &text);
+        }
+        None
+    }
+
+    /// Another process has the id of a lost node: hands on what it has sent already.
+    pub(super) fn end_lost(&self, core: &Core, successor: NodeId) {
+        let early = self.early.take_of(self.now(), successor);
+        early.into_iter().for_each(|early| self.hand_on(core, early));
+    }
+
     /// The job may be known now: hands on what came before it was. This node's id and the policy
     /// are set by then, and nobody changes them, since the lock is held.
     pub(super) fn end_early(&self, core: &Core) {
-        if !core.cluster.is_ready() {
+        if core.cluster.is_ready() {
+            self.early.end(|early| self.hand_on(core, early));
+        }
+    }
+
+    /// Gives a message to its customer that came before its time.
+    fn hand_on(&self, core: &Core, early: EarlyMessage) {
+        let EarlyMessage { mut message, may_repeat } = early;
+        let (sender, cluster) = (message.meta.sender, &core.cluster);
+        message.meta.recver = self.my_id();
+        if let Some(reason) = why_gone(cluster, sender).or_else(|| why_unknown(cluster, sender)) {
+            if let Some(total) = self.state.garbage.hit() {
+                let text = format!("dropped an early message: {reason} ({total} so far)");
+                log::write(Level::Warning, &text);
+            }
             return;
         }
-        self.early.end(|EarlyMessage { mut message, may_repeat }| {
-            let (sender, cluster) = (message.meta.sender, &core.cluster);
-            message.meta.recver = self.my_id();
-            if let Some(reason) = why_gone(cluster, sender).or_else(|| why_unknown(cluster, sender))
-            {
-                if let Some(total) = self.state.garbage.hit() {
-                    let text = format!("dropped an early message: {reason} ({total} so far)");
-                    log::write(Level::Warning, &text);
-                }
-                return;
-            }
-            // Repetitions have waited, too.
-            if may_repeat && !self.accept(Some(sender), &message, |id| cluster.is_ours(id)) {
-                return;
-            }
-            let key = self.key_of(&message);
-            if let Err(text) = self.customers.deliver(key, Delivery::Message(message), false) {
-                log::write(Level::Error, &text);
-            }
-        });
+        // Repetitions have waited, too.
+        if may_repeat && !self.accept(Some(sender), &message, |id| cluster.is_ours(id)) {
+            return;
+        }
+        let key = self.key_of(&message);
+        if let Err(text) = self.customers.deliver(key, Delivery::Message(message), false) {
+            log::write(Level::Error, &text);
+        }
     }
 
     /// The customer that a message is for. Workers have several customers per application, others

@@ -431,6 +431,7 @@ impl<'a> Job<'a> {
             first_sequence: self.starts[process] << 32 | 1,
             drain: self.config.stays.is_none_or(|stays| !stays.hurries),
             deliver_repetitions: Sabotage::repeats(self.config.plant),
+            answers_the_lost: Sabotage::answers_the_lost(self.config.plant),
             ignore_broken_channels: Sabotage::sees_no_breaks(self.config.plant),
             pauses_count: Sabotage::counts_pauses(self.config.plant),
             measures: self.config.placement.is_some(),

@@ -87,6 +87,8 @@ pub(super) struct Options {
     pub(super) deliver_repetitions: bool,
     /// Planted: broken channels are not noticed.
     pub(super) ignore_broken_channels: bool,
+    /// Planted: what comes of lost nodes is answered, though nothing can be sent there.
+    pub(super) answers_the_lost: bool,
     /// Planted: its own pauses count as time in which others are silent.
     pub(super) pauses_count: bool,
     /// It measures, and tells the scheduler.
@@ -115,6 +117,8 @@ pub(super) struct Node<A> {
     inbox: VecDeque<Input>,
     /// What came for the application before the job was known; if true, on the native data plane.
     early: Vec<(Message, bool)>,
+    /// What came of lost nodes, which their successors may have sent.
+    of_lost: Vec<(Message, bool)>,
     state: State,
     /// Channels that broke while it waits for the last confirmations, and when.
     broken: BTreeMap<NodeId, Duration>,
@@ -164,6 +168,7 @@ impl<A: Application> Node<A> {
             app,
             inbox: VecDeque::new(),
             early: Vec::new(),
+            of_lost: Vec::new(),
             state: State::Running,
             broken: BTreeMap::new(),
             next_tick: world.now,
@@ -255,15 +260,25 @@ impl<A: Application> Node<A> {
         if command.is_none() && !self.cluster.is_ready() {
             return self.early.push((message, kept));
         }
+        let sender = message.meta.sender;
+        let is_lost = self.lost.contains_key(&sender) && self.cluster.may_be_replaced(sender);
+        if command.is_none() && is_lost && !self.options.answers_the_lost {
+            return self.of_lost.push((message, kept));
+        }
         self.admit(world, message, kept);
     }
 
-    /// The job may be known now: takes what came before it was (`node/van/early`).
+    /// The job may be known now, or who has replaced a lost node: takes what came before that
+    /// (`node/van/early`).
     fn end_early(&mut self, world: &mut World<'_, A::Ledger>) {
         if !self.cluster.is_ready() {
             return;
         }
-        for (mut message, kept) in std::mem::take(&mut self.early) {
+        let (of_lost, come): (Vec<_>, Vec<_>) = std::mem::take(&mut self.of_lost)
+            .into_iter()
+            .partition(|(message, _)| self.lost.contains_key(&message.meta.sender));
+        self.of_lost = of_lost;
+        for (mut message, kept) in std::mem::take(&mut self.early).into_iter().chain(come) {
             message.meta.recver = self.cluster.me().id;
             if !self.is_refused(Some(message.meta.sender), None) {
                 self.admit(world, message, kept);

@@ -135,11 +135,13 @@ pub enum Plant {
     BreaksNotSeen,
     /// The others' batches do not wait for who replaces a dead worker, though their rounds do.
     PlacesFreed,
+    /// A node answers a lost one at once, which it cannot, if that is its successor.
+    LostAnswered,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 66] = [
+    pub const ALL: [Self; 67] = [
         Self::DuplicateCounted,
         Self::AnswerBeforeReplica,
         Self::StaleRouteWins,
@@ -206,5 +208,6 @@ impl Plant {
         Self::PushesForgotten,
         Self::BreaksNotSeen,
         Self::PlacesFreed,
+        Self::LostAnswered,
     ];
 }

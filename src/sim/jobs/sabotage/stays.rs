@@ -19,6 +19,11 @@ impl Sabotage {
         plant == Some(Plant::BreaksNotSeen)
     }
 
+    /// True if what comes of a lost node is answered at once.
+    pub(in crate::jobs) fn answers_the_lost(plant: Option<Plant>) -> bool {
+        plant == Some(Plant::LostAnswered)
+    }
+
     /// True if the place of a dead worker is not kept for who replaces it.
     pub(in crate::jobs) fn frees_places(&self) -> bool {
         self.is(Plant::PlacesFreed)

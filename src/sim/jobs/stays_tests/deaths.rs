@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use super::*;
 use crate::jobs::nodes::role;
+use crate::network::LinkModel;
 use pslite_core::random::Random;
 use pslite_core::wire::Role;
 use pslite_core::wire::balance::BalanceRule;
 
+/// Jobs in which a worker is replaced.
+const REPLACED_SEEDS: u64 = 60;
 /// When all are surely in the middle of training.
-const MET: Duration = Duration::from_millis(300);
+const MET: Duration = Duration::from_millis(600);
 
 /// The reason of each survivor's end; fails if one has none, or one that does not name the dead.
 fn check_named(config: &JobConfig, report: &JobReport, victim: usize) {
@@ -94,17 +97,30 @@ fn one_who_leaves_without_its_push_is_named_to_the_others() {
     }
 }
 
-/// A worker dies and its host starts another one, which goes on where the job is.
+/// A job in which a worker dies and its host starts another one: after the others were in the job,
+/// and before or after they missed the dead one.
+fn replaced(seed: u64) -> JobConfig {
+    let (mut config, victim) = deadly(seed, Role::Worker, Fault::Crash);
+    config.program.second_rule = None; // Who comes back knows no place where the others met.
+    config.tensors.cut = None; // Its values say one round, not one for each server.
+    stays(&mut config).heartbeat_timeout = Some(Duration::from_secs(8));
+    let died = config.faults[0].0 + MET;
+    let pause = Duration::from_millis(if seed.is_multiple_of(2) { 50 } else { 5000 });
+    config.faults = vec![(died, Fault::Crash(victim)), (died + pause, Fault::Start(victim))];
+    config.network.jitter = Duration::from_millis([1, 5, 20][seed as usize / 2 % 3]);
+    if seed % 4 == 1 {
+        // The first server hears of it long after it has asked.
+        let latency = Duration::from_millis(100);
+        config.edges = vec![(0, 1, LinkModel { rate: None, latency, jitter: Duration::ZERO })];
+    }
+    config
+}
+
+/// It goes on where the job is.
 #[test]
 fn a_worker_that_is_started_again_finishes_the_job() {
-    for seed in 0..30 {
-        let (mut config, victim) = deadly(seed, Role::Worker, Fault::Crash);
-        config.program.second_rule = None; // Who comes back knows no place where the others met.
-        stays(&mut config).heartbeat_timeout = Some(Duration::from_secs(8));
-        // After the others were in the job, and before or after they missed the dead one.
-        let died = config.faults[0].0 + MET;
-        let pause = Duration::from_millis(if seed % 2 == 0 { 50 } else { 5000 });
-        config.faults = vec![(died, Fault::Crash(victim)), (died + pause, Fault::Start(victim))];
+    for seed in 0..REPLACED_SEEDS {
+        let config = replaced(seed);
         let report = run(&config);
         assert_eq!(found(&report), [""; 0], "seed {seed}");
         assert_eq!(report.outcome(), Outcome::Completed, "seed {seed}: {:?}", report.ends);
@@ -113,12 +129,24 @@ fn a_worker_that_is_started_again_finishes_the_job() {
     }
 }
 
+/// It asks a server that has not heard of it yet.
+#[test]
+fn a_planted_answer_to_a_lost_node_is_a_hang() {
+    let hangs = |seed: &u64| {
+        let config = JobConfig { plant: Some(Plant::LostAnswered), ..replaced(*seed) };
+        run(&config).outcome() == Outcome::Hung
+    };
+    let hung = (0..REPLACED_SEEDS).filter(hangs).count();
+    assert!(hung > 5, "{hung} of {REPLACED_SEEDS}");
+}
+
 /// A job whose rounds are iterations of a batch session, and one of whose workers is replaced.
 fn shared_job(seed: u64) -> JobConfig {
     let (mut config, victim) = deadly(seed, Role::Worker, Fault::Crash);
     // Where all meet in the middle rounds are not iterations of one session.
     config.program.second_rule = None;
     config.program.second_customer = None;
+    config.tensors.cut = None;
     config.sessions = Some(Sessions {
         total: 24,
         ahead: (seed % 3) as u32,
@@ -165,7 +193,7 @@ fn a_server_that_is_started_again_hangs_nobody() {
         let (mut config, victim) = deadly(seed, Role::Server, Fault::Crash);
         stays(&mut config).heartbeat_timeout = Some(Duration::from_secs(8));
         let died = config.faults[0].0 + MET;
-        let pause = Duration::from_millis(if seed % 2 == 0 { 50 } else { 5000 });
+        let pause = Duration::from_millis(if seed.is_multiple_of(2) { 50 } else { 5000 });
         config.faults = vec![(died, Fault::Crash(victim)), (died + pause, Fault::Start(victim))];
         let report = run(&config);
         assert_eq!(report.outcome(), Outcome::Failed, "seed {seed}: {:?}", report.ends);

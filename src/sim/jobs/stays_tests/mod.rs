@@ -13,8 +13,13 @@ use pslite_core::store::SumOrder;
 use pslite_core::values::server_key_ranges;
 
 /// Mistakes that only jobs show whose keys stay; tests below plant them.
-pub(super) const PLANTED: [Plant; 4] =
-    [Plant::RepetitionsDelivered, Plant::PushesForgotten, Plant::BreaksNotSeen, Plant::PlacesFreed];
+pub(super) const PLANTED: [Plant; 5] = [
+    Plant::RepetitionsDelivered,
+    Plant::PushesForgotten,
+    Plant::BreaksNotSeen,
+    Plant::PlacesFreed,
+    Plant::LostAnswered,
+];
 
 /// Rounds of a job.
 const ROUNDS: u64 = 3;
