@@ -120,19 +120,17 @@ def test_nothing_is_left_of_a_start_that_failed():
         assert case["again"] == case["text"], (name, case)
 
 
-#: How keys lie, and who answers the worker.
+#: Kinds of jobs, by what is set.
 AFTER = {"static": {"PSLITE_ELASTIC": "0"}, "moves": {}, "copies": {"PSLITE_ELASTIC": "1"},
          "exchange": {"PSLITE_SYNC": "nbsync:momentum=0"}}
-
-
-#: With copies the others would end neither job.
+#: With copies, only the death of a worker ends the job.
 ENDS = [(kind, victim) for kind in AFTER for victim in ("server1", "worker1", "scheduler")
         if kind != "copies" or victim == "worker1"]
 
 
 @pytest.mark.parametrize("kind,victim", ENDS)
 def test_what_is_asked_after_the_job_has_failed(kind, victim):
-    """Who asks first after the failure was told is told of it as well, whatever it asks."""
+    """A request that begins after the worker was told of the failure fails too, whatever it is."""
     library = {"scheduler": NATIVE, "server": NATIVE, "worker": STOCK}
     with Cluster("after_failure.py", library=library, timeout=60, whole=True,
                  env={**ENVIRONMENT, **AFTER[kind]}) as job:
@@ -144,10 +142,9 @@ def test_what_is_asked_after_the_job_has_failed(kind, victim):
         for name in others:
             found = json.loads(job.nodes[name].out.splitlines()[-1])
             assert found["ended"], job.describe()
-            for call, seen in found["calls"].items():
-                assert seen["said"], (call, job.describe())
-                assert seen["said"][0] in ("PeerLost", "RemoteError"), (call, seen)
-                assert "lost" in seen["said"][1], (call, seen)
+            for call, said in found["calls"].items():
+                assert said, (call, job.describe())
+                assert said[0] in ("PeerLost", "RemoteError") and "lost" in said[1], (call, said)
 
 
 ALONE = """

@@ -16,8 +16,8 @@ use pslite_core::wire::{Message, NodeId};
 
 /// Messages that wait here at most. One more ends the job: nobody would send it again.
 const EARLY_MAX: usize = 65_536;
-/// The scheduler's word of a successor comes within that time. What came before is not its own: it
-/// is of a process that was taken for dead.
+/// The scheduler's word of a successor comes within that time. Older messages are not the
+/// successor's: a process sent them that was taken for dead.
 const SUCCESSOR_WITHIN: Duration = Duration::from_secs(5);
 
 /// See the module.
@@ -92,14 +92,13 @@ impl EarlyMessages {
 
     /// Another process has that id now: what it has sent, in order.
     pub(super) fn take_of(&self, now: Duration, successor: NodeId) -> Vec<EarlyMessage> {
+        let is_its = |(_, early): &(Duration, EarlyMessage)| early.message.meta.sender == successor;
         let mut of_lost = lock(&self.of_lost);
         let all = std::mem::take(&mut *of_lost);
-        let (its, others) =
-            all.into_iter().partition(|(_, early)| early.message.meta.sender == successor);
+        let (its, others): (Vec<_>, Vec<_>) = all.into_iter().partition(is_its);
         *of_lost = others;
         drop(of_lost);
         let is_new = |at: Duration| now.saturating_sub(at) < SUCCESSOR_WITHIN;
-        let its: Vec<(Duration, EarlyMessage)> = its;
         its.into_iter().filter(|(at, _)| is_new(*at)).map(|(_, early)| early).collect()
     }
 

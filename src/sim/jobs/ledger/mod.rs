@@ -201,30 +201,20 @@ impl Ledger {
         }
     }
 
-    /// A worker that takes the place of a dead one has these values of a tensor: the round that
-    /// they are of. From there it goes on.
+    /// A worker that takes the place of a dead one has pulled a tensor that lies under one key.
+    /// Returns the round that the values are of: the worker goes on from there.
     pub(super) fn caught_up(&mut self, worker: usize, tensor: usize, values: &[u8]) -> u64 {
         self.pulled(worker, tensor, &self.bounds(tensor, None), values);
-        let Some((of, slice)) = self
-            .tensors
-            .get(tensor)
-            .cloned()
-            .and_then(|of| Some((of.clone(), *of.slices.first()?)))
+        let (Some(of), Some(progress)) = (self.tensors.get(tensor), self.progress.get_mut(tensor))
         else {
             return 0;
         };
-        let first = values.get(..of.bytes(&slice)).unwrap_or_default();
-        let Some(progress) = self.progress.get(tensor) else { return 0 };
-        let rounds = (progress.last()..=progress.least()).rev();
-        let round = rounds
-            .into_iter()
-            .find(|round| {
-                self.reference.value(&of, &slice, *round).is_ok_and(|value| *value == *first)
-            })
-            .unwrap_or(0);
-        if let Some(progress) = self.progress.get_mut(tensor) {
-            progress.set(worker, round);
-        }
+        let Some(slice) = of.slices.first() else { return 0 };
+        let reference = &mut self.reference;
+        let mut is_of =
+            |round: &u64| reference.value(of, slice, *round).is_ok_and(|value| *value == *values);
+        let round = (progress.last()..=progress.least()).rev().find(&mut is_of).unwrap_or(0);
+        progress.set(worker, round);
         round
     }
 

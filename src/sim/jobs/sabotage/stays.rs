@@ -24,7 +24,7 @@ impl Sabotage {
         plant == Some(Plant::LostAnswered)
     }
 
-    /// True if the place of a dead worker is not kept for who replaces it.
+    /// True if the place of a dead worker is not kept for its successor.
     pub(in crate::jobs) fn frees_places(&self) -> bool {
         self.is(Plant::PlacesFreed)
     }

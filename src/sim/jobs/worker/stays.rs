@@ -20,7 +20,7 @@ impl Worker {
         }
     }
 
-    /// What the round of a tensor is by its values.
+    /// A pull shows how far the job is with a tensor.
     pub(super) fn caught_up(
         &mut self,
         view: &View<'_>,
