@@ -8,7 +8,10 @@
 //! [`Unanswered::stuck`] only when the request handler has been idle, with nothing queued, for a
 //! while.
 
+use crate::keys::KeyName;
+use crate::values::key_at;
 use crate::wire::{Key, Meta, NodeId};
+use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -40,7 +43,7 @@ pub struct Held {
     pub push: bool,
     /// It asks for values.
     pub pull: bool,
-    /// The key it is about, as the caller chose it.
+    /// The key it is about.
     pub key: Key,
     /// When the application got it.
     pub since: Duration,
@@ -53,6 +56,16 @@ pub struct Stuck {
     pub request: Held,
     /// Who left without a push of that key, in order.
     pub left: Vec<Requester>,
+}
+
+impl Stuck {
+    /// The request as it is answered: refused, since `who` left. `key`: its key, for people.
+    #[must_use]
+    pub fn refused(&self, who: &str, key: KeyName) -> Meta {
+        let Held { sender, customer_id, timestamp, head, push, pull, .. } = self.request;
+        let error = format!("{who} left without the push of key {key} that others wait for");
+        Meta { head, customer_id, timestamp, sender, push, pull, error, ..Meta::default() }
+    }
 }
 
 /// The ledger of one server customer.
@@ -73,10 +86,16 @@ impl Unanswered {
         Self::default()
     }
 
-    /// A request goes to the application. `key` is what the request is about: the first key, or
-    /// the second of MXNet's compressed pushes, whose first is a length. Who asks is not gone:
-    /// an id that is used again starts afresh.
-    pub fn received(&mut self, meta: &Meta, key: Key, now: Duration) {
+    /// A request goes to the application, with these frames. Who asks is not gone: an id that is
+    /// used again starts afresh.
+    pub fn asked(&mut self, meta: &Meta, frames: &[Bytes], now: Duration) {
+        let keys = frames.first().map_or(&[][..], |keys| keys);
+        // The first of MXNet's two keys of a compressed push is a length (docs/mxnet.md).
+        let key = key_at(keys, 1).or_else(|| key_at(keys, 0)).unwrap_or(0);
+        self.received(meta, key, now);
+    }
+
+    fn received(&mut self, meta: &Meta, key: Key, now: Duration) {
         let requester = (meta.sender, meta.customer_id);
         if self.left.remove(&requester) {
             self.left_order.retain(|left| *left != requester);

@@ -12,7 +12,6 @@ use crate::running::NodeRef;
 use crate::sync::lock;
 use pslite_core::kv::Unanswered;
 use pslite_core::kv::unanswered::Stuck;
-use pslite_core::values::key_at;
 use pslite_core::wire::{Message, Meta, NodeId};
 
 /// The sender of pushes and commands that hand the store over. Nobody gets their answers.
@@ -62,10 +61,7 @@ impl Front {
     pub(super) fn note_request(&self, node: &Result<NodeRef>, message: &Message) {
         let Ok(node) = node else { return };
         if let Some(ledger) = &mut *lock(&self.ledger) {
-            let keys = message.data.first().map_or(&[][..], |keys| keys);
-            // The first of MXNet's two keys of a compressed push is a length (docs/mxnet.md).
-            let key = key_at(keys, 1).or_else(|| key_at(keys, 0)).unwrap_or(0);
-            ledger.received(&message.meta, key, node.now());
+            ledger.asked(&message.meta, &message.data, node.now());
         }
     }
 

@@ -5,10 +5,9 @@ use std::sync::atomic::Ordering;
 
 use super::ServerCustomer;
 use pslite_core::keys::KeyName;
-use pslite_core::kv::unanswered::{Held, Stuck};
 use pslite_core::text;
 use pslite_core::values::KvPairs;
-use pslite_core::wire::{Key, Meta};
+use pslite_core::wire::Key;
 use pslite_observe::log::{self, Level};
 
 impl ServerCustomer {
@@ -23,18 +22,14 @@ impl ServerCustomer {
         if node.policy().is_some_and(|policy| !policy.live.is_empty()) {
             return; // Rounds do not wait for those who left.
         }
-        for Stuck { request, left } in stuck {
-            let who = text::few(
-                left.iter().map(|(id, _)| node.with_cluster(|cluster, _| cluster.describe(*id))),
-            );
-            let text = format!(
-                "{} left without the push of key {} that others wait for",
-                who,
-                self.name_of(request.key, node.settings().server_groups()),
-            );
-            log::write(Level::Error, &text);
+        for stuck in stuck {
+            let describe = |id| node.with_cluster(|cluster, _| cluster.describe(id));
+            let who = text::few(stuck.left.iter().map(|(id, _)| describe(*id)));
+            let key = self.name_of(stuck.request.key, node.settings().server_groups());
+            let refused = stuck.refused(&who, key);
+            log::write(Level::Error, &refused.error);
             // A stock worker would take any answer for a success: it goes on waiting, as before.
-            if let Err(error) = self.respond(&refused(&request, text), KvPairs::default()) {
+            if let Err(error) = self.respond(&refused, KvPairs::default()) {
                 log::write(Level::Verbose, &error.to_string());
             }
         }
@@ -46,19 +41,5 @@ impl ServerCustomer {
             Some(_) => KeyName::of(key, servers),
             None => KeyName::of_handler(key, servers),
         }
-    }
-}
-
-/// A request that cannot be answered, and why.
-fn refused(request: &Held, error: String) -> Meta {
-    Meta {
-        head: request.head,
-        customer_id: request.customer_id,
-        timestamp: request.timestamp,
-        sender: request.sender,
-        push: request.push,
-        pull: request.pull,
-        error,
-        ..Meta::default()
     }
 }

@@ -1,23 +1,22 @@
 //! A server of a simulated job: the side that `node` drives, given what comes, and sending
 //! what it says. After each step the ledger sees what its store holds.
 
-mod owed;
-
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use self::owed::Owed;
 use super::ledger::Ledger;
 use super::sabotage::Sabotage;
 use crate::app::{APP, Input, Judge, Output, View};
 use bytes::Bytes;
 use pslite_core::cluster::{Action, Policy};
+use pslite_core::keys::KeyName;
+use pslite_core::kv::Unanswered;
 use pslite_core::kv::messages::with_data;
 use pslite_core::server::{ServerOutput, ServerSide, messages};
 use pslite_core::store::command::Head;
 use pslite_core::store::elastic::Due;
 use pslite_core::store::{Answer, Claimant, Outbound, Store, StoreConfig, SumOrder};
-use pslite_core::values::key_at;
+use pslite_core::values::{KvPairs, key_at};
 use pslite_core::wire::elastic::{Claim, KeyRoute, SchedulerMessage, SchedulerMessageKind};
 use pslite_core::wire::{ALL_GROUP, Key, Message, Meta, NodeId};
 
@@ -58,7 +57,8 @@ pub(super) struct Server {
     /// When something was claimed for the first time.
     claims_since: Option<Duration>,
     leaving: bool,
-    owed: Owed,
+    /// What it owes answers to, where its keys stay.
+    unanswered: Unanswered,
 }
 
 impl Server {
@@ -70,7 +70,7 @@ impl Server {
             lost: BTreeSet::new(),
             claims_since: None,
             leaving: false,
-            owed: Owed::default(),
+            unanswered: Unanswered::new(),
         }
     }
 
@@ -107,7 +107,7 @@ impl Server {
                 self.step(view, ledger, out, ServerSide::tick);
             }
             Input::CustomerLeft { id, customer_id } => {
-                self.owed.left(id, customer_id);
+                self.unanswered.customer_left(id, customer_id);
                 self.step(view, ledger, out, |side, told| {
                     side.customer_left(id, customer_id, told);
                 });
@@ -116,7 +116,7 @@ impl Server {
         }
         if self.config.stays {
             // Nobody asks who holds what.
-            return out.extend(self.owed.end_stuck(view).into_iter().map(send));
+            return self.end_stuck(view, out);
         }
         let Some(store) = self.store() else { return };
         let id = view.cluster.me().id;
@@ -146,7 +146,7 @@ impl Server {
     }
 
     fn node_lost(&mut self, id: NodeId) {
-        self.owed.forget(id);
+        self.unanswered.forget_node(id);
         let worker = pslite_core::wire::is_worker(id);
         if !worker {
             self.lost.insert(id);
@@ -243,7 +243,7 @@ impl Server {
         } else {
             let data = self.sabotage.pushed(meta.push, data);
             for meta in self.sabotage.request(meta, side.store().epoch()) {
-                self.owed.asked(&meta, &data, view.now);
+                self.unanswered.asked(&meta, &data, view.now);
                 side.request(meta, &data, &mut told);
             }
         }
@@ -267,6 +267,23 @@ impl Server {
         }
     }
 
+    fn answered(&mut self, request: &Meta) {
+        self.unanswered.answered(request.sender, request.customer_id, request.timestamp);
+    }
+
+    /// Refuses what waits for a worker that has left (`node/server/stuck`).
+    fn end_stuck(&mut self, view: &View<'_>, out: &mut Vec<Output>) {
+        for stuck in self.unanswered.stuck() {
+            let names: Vec<String> =
+                stuck.left.iter().map(|(id, _)| view.cluster.describe(*id)).collect();
+            let key = KeyName::of(stuck.request.key, self.config.servers);
+            let refused = stuck.refused(&names.join(", "), key);
+            self.answered(&refused);
+            let nothing = KvPairs::default();
+            out.push(send(with_data(messages::answer(&refused, &nothing, APP), nothing)));
+        }
+    }
+
     /// Does what the side says, in its order.
     fn perform(
         &mut self,
@@ -282,8 +299,8 @@ impl Server {
             ledger.sent_by_tree(&meta, &kv);
             send(messages::down(meta, kv, APP))
         }));
-        answers.iter().for_each(|answer| self.owed.answered(&answer.request));
         out.extend(answers.into_iter().map(|Answer { request, kv }| {
+            self.answered(&request);
             send(if request.simple_app {
                 messages::command_answer(&request, APP, Bytes::new(), &request.error)
             } else {
