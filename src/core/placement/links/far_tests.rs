@@ -101,7 +101,7 @@ fn a_share_of_a_moment_is_no_card() {
         let mut network = Network::default();
         network.report(seconds(1.0), &report(8, 95.0, &[(9, 60.0, 0.0), (11, 60.0, 0.0)]));
         network.report(seconds(1.0), &unknown(carried, links));
-        network.cards(&[10]).unwrap()[0].down
+        network.now().cards(&[10]).unwrap()[0].down
     };
     let carried = |down| CardCarried { down, up: 0.0 };
     // Held up, as far as its links show; but more came.
@@ -127,7 +127,7 @@ fn a_card_is_not_cut_to_what_shares_are() {
         };
         network.report(seconds(carried_at), &RateReport { carried, ..told(&[]) });
         network.report(seconds(5.0), &told(&[(9, 12.0, 0.0), (11, 20.0, 0.0)]));
-        network.down(8).unwrap().rate
+        network.now().down(8).unwrap().rate
     };
     assert_eq!(down(3.0, 2.0), 95.0);
     assert_eq!(down(3.0, 4.0), 32.0, "it has become slow");

@@ -43,7 +43,7 @@ pub use carried_rates::CarriedRates;
 pub use cpu_share::{CpuShare, Ran, Totals};
 pub use estimate::Estimate;
 pub use limits::{MOST_LINKS, MOST_PEERS, MOST_REPORTED};
-pub use network::{Card, Network};
+pub use network::{Card, Network, NetworkNow};
 pub use receiver::Receiver;
 pub use report::{LinkReport, Pace, RateReport};
 pub use sample::Sample;

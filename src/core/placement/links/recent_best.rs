@@ -49,9 +49,17 @@ impl RecentBest {
     /// The rate that one may count on, if the newest report of anybody was then. Trusted as the
     /// newest one, it ages by the time since it.
     pub(super) fn estimate(&self, newest: Duration) -> Estimate {
+        self.newest.aged(newest.saturating_sub(self.at)).scaled(self.factor())
+    }
+
+    /// The same without what one may count on: that alone depends on the time.
+    pub(super) fn rate(&self) -> f64 {
+        self.newest.rate * self.factor()
+    }
+
+    fn factor(&self) -> f64 {
         let best = self.best.front().map_or(self.newest.rate, |(_, rate)| *rate);
-        let aged = self.newest.aged(newest.saturating_sub(self.at));
-        aged.scaled(best.max(self.newest.rate) / self.newest.rate)
+        best.max(self.newest.rate) / self.newest.rate
     }
 }
 

@@ -26,7 +26,7 @@ fn with_a_slow_sender(copies: f64, carried: f64) -> Network {
 /// The card of a server that sends copies carries what its workers get and the copies.
 #[test]
 fn what_copies_take_is_no_more_than_a_server_can_send() {
-    let up = |copies, carried| with_a_slow_sender(copies, carried).cards(&[8]).unwrap()[0].up;
+    let up = |copies, carried| with_a_slow_sender(copies, carried).now().cards(&[8]).unwrap()[0].up;
     assert_eq!(up(6.6, 20.0), 20.0);
     // What went out is far more than these links: there are others, or they have shares.
     assert_eq!(up(6.6, 40.0), 80.0);
@@ -43,7 +43,7 @@ fn a_slow_sender_is_slow_until_it_sends_more() {
     }
     let mut up = |carried| {
         network.report(seconds(2.0), &told_by_server(carried));
-        network.cards(&[8]).unwrap()[0].up
+        network.now().cards(&[8]).unwrap()[0].up
     };
     assert_eq!([up(20.0), up(24.0)], [20.0; 2]);
     assert_eq!([up(26.0), up(20.0)], [80.0; 2]);
@@ -58,7 +58,7 @@ fn a_slow_sender_is_no_longer_slow_when_its_card_has_become_faster() {
     let mut up = |second, down| {
         let (up, down) = (Some(known(20.0, 0.3)), Some(known(down, 1.0)));
         network.report(seconds(second), &RateReport { up, down, ..told_by_server(5.0) });
-        network.cards(&[8]).unwrap()[0].up
+        network.now().cards(&[8]).unwrap()[0].up
     };
     assert_eq!(up(2.0, 80.0), 20.0);
     assert_eq!(up(3.0, 160.0), 160.0);

@@ -476,28 +476,31 @@ pub(super) fn report(node: NodeId, down: f64, links: &[(NodeId, f64, f64)]) -> R
 #[test]
 fn reports_become_cards() {
     let mut network = Network::default();
-    assert!(network.is_empty() && network.cards(&[9, 11]).is_none());
+    assert!(network.is_empty() && network.now().cards(&[9, 11]).is_none());
     network.report(seconds(1.0), &report(8, 40.0, &[(9, 10.0, 10.0), (11, 30.0, 30.0)]));
     network.report(seconds(1.0), &report(10, 20.0, &[(9, 10.0, 10.0), (11, 12.0, 12.0)]));
     network.report(seconds(1.0), &report(12, 60.0, &[(9, 30.0, 10.0), (11, 30.0, 18.0)]));
-    let cards = network.cards(&[9, 11]).unwrap();
+    let cards = network.now().cards(&[9, 11]).unwrap();
     // Of the links of 9 two are slower than what those servers get from 11; the third one is not.
-    assert_eq!((network.up(9).unwrap().rate, network.up(11).unwrap().rate), (30.0, 60.0));
+    assert_eq!(
+        (network.now().up(9).unwrap().rate, network.now().up(11).unwrap().rate),
+        (30.0, 60.0)
+    );
     assert_eq!(cards.iter().map(|card| card.up).collect::<Vec<_>>(), [60.0, 60.0]);
     // Nobody reported what workers receive: they may be as fast as anybody.
     assert!(cards.iter().all(|card| !card.known && card.down == 60.0));
-    let servers = network.cards(&[8, 10, 12, 14]).unwrap();
+    let servers = network.now().cards(&[8, 10, 12, 14]).unwrap();
     assert_eq!(servers.iter().map(|card| card.down).collect::<Vec<_>>(), [40.0, 20.0, 60.0, 60.0]);
     // One sender shows what a node can receive at least; if it is much faster with others, at most.
     network.report(seconds(1.0), &RateReport { down: None, ..report(14, 1.0, &[(9, 5.0, 5.0)]) });
     network.report(seconds(1.0), &RateReport { down: None, ..report(16, 1.0, &[(9, 70.0, 70.0)]) });
-    let servers = network.cards(&[8, 10, 12, 14, 16]).unwrap();
+    let servers = network.now().cards(&[8, 10, 12, 14, 16]).unwrap();
     assert_eq!(
         servers.iter().map(|card| card.down).collect::<Vec<_>>(),
         [40.0, 20.0, 60.0, 5.0, 105.0]
     );
     network.forget(9);
-    assert_eq!((network.link(9, 8), network.up(9)), (None, None));
+    assert_eq!((network.link(9, 8), network.now().up(9)), (None, None));
     assert!(network.link(11, 8).is_some());
 }
 
@@ -508,16 +511,16 @@ fn what_a_node_saw_itself_counts_more() {
     let own = |rate: f64| Estimate { rate, lower: rate, confidence: 1.0, samples: 8 };
     network.report(seconds(1.0), &report(9, 100.0, &[(8, 20.0, 20.0), (10, 90.0, 0.0)]));
     network.report(seconds(1.0), &report(11, 100.0, &[(8, 20.0, 20.0), (10, 90.0, 0.0)]));
-    assert_eq!(network.up(8).map(|up| up.rate), Some(40.0));
+    assert_eq!(network.now().up(8).map(|up| up.rate), Some(40.0));
     network.report(seconds(2.0), &RateReport { up: Some(own(30.0)), ..report(8, 60.0, &[]) });
-    assert_eq!(network.up(8).map(|up| up.rate), Some(30.0));
+    assert_eq!(network.now().up(8).map(|up| up.rate), Some(30.0));
     network.report(seconds(2.0), &RateReport { up: Some(own(f64::NAN)), ..report(8, 60.0, &[]) });
-    assert_eq!(network.up(8).map(|up| up.rate), Some(30.0), "no rate");
+    assert_eq!(network.now().up(8).map(|up| up.rate), Some(30.0), "no rate");
     // It is no faster than its links together.
     network.report(seconds(2.0), &RateReport { up: Some(own(50.0)), ..report(8, 60.0, &[]) });
-    assert_eq!(network.up(8).map(|up| up.rate), Some(40.0));
+    assert_eq!(network.now().up(8).map(|up| up.rate), Some(40.0));
     // It was not kept busy lately. If its links bring more, it may be as fast as it receives.
-    let up = |network: &Network| network.cards(&[8]).map(|cards| cards[0].up);
+    let up = |network: &Network| network.now().cards(&[8]).map(|cards| cards[0].up);
     let old = |rate: f64| Estimate { confidence: 0.6, ..own(rate) };
     network.report(seconds(2.0), &report(9, 100.0, &[(8, 20.0, 20.0), (10, 90.0, 0.0)]));
     network.report(seconds(2.0), &report(11, 100.0, &[(8, 20.0, 20.0), (10, 90.0, 0.0)]));
@@ -540,7 +543,7 @@ fn what_a_node_saw_itself_counts_more() {
     network.report(seconds(2.0), &report(12, 5.0, &[(8, 5.0, 5.0), (9, 90.0, 90.0)]));
     assert_eq!(up(&network), Some(60.0));
     network.forget(8);
-    assert!(network.up(8).is_none());
+    assert!(network.now().up(8).is_none());
 }
 
 #[test]
@@ -555,13 +558,13 @@ fn what_a_node_sent_to_all_is_remembered_for_a_minute() {
             network.report(seconds(f64::from(second)), &to(server, 1.0));
         }
     }
-    assert_eq!(network.up(9).map(|up| up.rate), Some(90.0));
+    assert_eq!(network.now().up(9).map(|up| up.rate), Some(90.0));
     for second in 40..70 {
         for server in [10, 12] {
             network.report(seconds(f64::from(second)), &to(server, 1.0));
         }
     }
-    assert_eq!(network.up(9).map(|up| up.rate), Some(30.0));
+    assert_eq!(network.now().up(9).map(|up| up.rate), Some(30.0));
 }
 
 #[test]
@@ -569,13 +572,13 @@ fn what_is_old_is_trusted_less_unless_all_is_old() {
     let mut network = Network::default();
     network.report(seconds(0.0), &report(8, 40.0, &[(9, 10.0, 0.0)]));
     network.report(seconds(0.0), &report(10, 40.0, &[(9, 10.0, 0.0)]));
-    assert_eq!(network.down(8), network.down(10));
+    assert_eq!(network.now().down(8), network.now().down(10));
     // A slow server keeps everybody waiting: the fast ones are as fast as before.
     network.report(seconds(20.0), &report(10, 40.0, &[(9, 10.0, 0.0)]));
-    let (old, fresh) = (network.down(8).unwrap(), network.down(10).unwrap());
+    let (old, fresh) = (network.now().down(8).unwrap(), network.now().down(10).unwrap());
     assert!(old.confidence == 0.25 && old.lower == fresh.lower && fresh.confidence == 1.0);
     network.report(seconds(50.0), &report(10, 40.0, &[(9, 10.0, 0.0)]));
-    let (old, fresh) = (network.down(8).unwrap(), network.down(10).unwrap());
+    let (old, fresh) = (network.now().down(8).unwrap(), network.now().down(10).unwrap());
     assert!(old.lower < 0.85 * fresh.lower && fresh.confidence == 1.0, "{old:?}");
 }
 

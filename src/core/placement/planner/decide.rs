@@ -163,7 +163,7 @@ impl Planner {
     /// worker alone makes the keys, servers that wait for it look slow.
     pub(super) fn is_measured(&self) -> bool {
         let mut servers = self.members.servers.iter().filter(|server| Self::is_usable(server));
-        servers.all(|server| self.network.down(server.id).is_some())
+        servers.all(|server| self.network.is_down_known(server.id))
     }
 
     /// For how long a plan has to be worth it.

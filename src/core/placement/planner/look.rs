@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::members::WorkerMember;
 use super::state::Planner;
-use crate::placement::cost::{Model, Server, Worker, bytes};
+use crate::placement::cost::{Model, PairCap, Server, Worker, bytes};
 use crate::placement::layout::Plan;
-use crate::placement::links::Card;
+use crate::placement::links::{Card, NetworkNow};
 use crate::placement::shares;
 use crate::placement::stragglers::{Correction, Seen, Stragglers};
 use crate::placement::tuning::{LAG, LAG_USED_MIN, UNKNOWN_RATE};
@@ -98,36 +98,40 @@ impl Planner {
         if self.members.servers.is_empty() || self.layout.is_empty() {
             return None;
         }
-        let (basis, workers, servers) = self.nodes();
+        let network = self.network.now();
+        let (basis, workers, servers) = self.nodes(&network);
         let corrected: Vec<Server> =
             servers.iter().map(|server| self.corrected(server, basis, now)).collect();
-        let plain = self.model(basis, workers.clone(), servers);
+        let caps = match basis {
+            Basis::Links => self.narrow_pairs(&network, &workers, &servers),
+            _ => Vec::new(),
+        };
+        let model = |workers, servers| Model::new(workers, servers, &caps, &self.settings.replicas);
+        let plain = model(workers.clone(), servers);
         let (loads, homeless) = plain.loads_held(&self.summary.held);
         let late = lag(corrected.clone());
-        let seen = self.model(basis, workers.clone(), corrected);
-        let model = self.model(basis, workers, late);
+        let seen = model(workers.clone(), corrected);
+        let model = model(workers, late);
         Some(PlannerLook { basis, plain, seen, model, loads, homeless })
     }
 
-    fn model(&self, basis: Basis, workers: Vec<Worker>, servers: Vec<Server>) -> Model {
-        let caps = match basis {
-            Basis::Links => {
-                let sends = workers.iter().map(|worker| worker.id);
-                let holds = servers.iter().filter(|server| server.usable).map(|server| server.id);
-                let (sends, holds): (Vec<_>, Vec<_>) = (sends.collect(), holds.collect());
-                let copies = self.settings.replicas.ratio() > 0.0;
-                self.network.narrow_pairs(&sends, &holds, copies)
-            }
-            _ => Vec::new(),
-        };
-        Model::new(workers, servers, &caps, &self.settings.replicas)
+    fn narrow_pairs(
+        &self,
+        network: &NetworkNow<'_>,
+        workers: &[Worker],
+        servers: &[Server],
+    ) -> Vec<PairCap> {
+        let sends: Vec<NodeId> = workers.iter().map(|worker| worker.id).collect();
+        let holds = servers.iter().filter(|server| server.usable).map(|server| server.id);
+        let copies = self.settings.replicas.ratio() > 0.0;
+        network.narrow_pairs(&sends, &holds.collect::<Vec<_>>(), copies)
     }
 
     /// The nodes with their cards.
-    fn nodes(&self) -> (Basis, Vec<Worker>, Vec<Server>) {
+    fn nodes(&self, network: &NetworkNow<'_>) -> (Basis, Vec<Worker>, Vec<Server>) {
         let workers: Vec<NodeId> = self.members.workers.iter().map(|worker| worker.id).collect();
         let servers: Vec<NodeId> = self.members.servers.iter().map(|server| server.id).collect();
-        let cards = self.network.cards(&workers).zip(self.network.cards(&servers));
+        let cards = network.cards(&workers).zip(network.cards(&servers));
         // On one host no card takes part.
         let cards = cards.filter(|_| self.is_on_several_hosts());
         let (basis, (worker_cards, server_cards)) = match cards {
@@ -140,7 +144,7 @@ impl Planner {
         let workers = self.members.workers.iter().zip(worker_cards);
         let workers = workers.map(|(member, card)| {
             let limits = match basis == Basis::Links && !self.has_mates(member) {
-                true => self.network.limits(member.id, &with_cards, self.members.workers.len()),
+                true => network.limits(member.id, &with_cards, self.members.workers.len()),
                 false => [true; 2],
             };
             let rate = |limits: bool, rate: f64| if limits { rate } else { f64::INFINITY };

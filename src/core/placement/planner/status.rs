@@ -115,7 +115,8 @@ impl Planner {
     pub fn describe(&self, now: Duration) -> Option<String> {
         let look = self.look(now)?;
         let mbit = |rate: f64| rate * 8e-6;
-        let nodes = |ids: Vec<NodeId>| self.network.cards(&ids).map(|cards| (ids, cards));
+        let network = self.network.now();
+        let nodes = |ids: Vec<NodeId>| network.cards(&ids).map(|cards| (ids, cards));
         let mut text = String::new();
         let workers = nodes(look.seen.workers().iter().map(|worker| worker.id).collect());
         let servers = nodes(look.seen.servers().iter().map(|server| server.id).collect());

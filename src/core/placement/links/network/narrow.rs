@@ -1,7 +1,8 @@
 //! Which links are narrower than the cards at their ends explain. A card explains what its fair
 //! share would be with all links in use; of a server's card that is what copies leave of it.
 
-use super::{ALL, Network, NodeLinks, exchange};
+use super::exchange;
+use super::now::{ALL, NetworkNow, NodeLinks};
 use crate::placement::cost::PairCap;
 use crate::placement::links::Estimate;
 use crate::placement::tuning::{COPIES_LEAVE, NARROW_PAIR, TELLING_WINDOWS};
@@ -14,7 +15,7 @@ struct CardRates {
     down: Option<f64>,
 }
 
-impl Network {
+impl NetworkNow<'_> {
     /// The pairs whose link is narrower than the cards at its ends explain. `copies`: servers send
     /// each other copies in every round.
     #[must_use]
@@ -48,7 +49,7 @@ impl Network {
 
     /// What a link can carry, if that is less than the shares of both cards explain.
     fn cap(&self, from: NodeId, to: NodeId, up: Option<f64>, down: Option<f64>) -> Option<f64> {
-        let link = self.link_of_now(from, to)?;
+        let link = self.network.link_of_now(from, to)?;
         let fair = up?.min(down?);
         let narrow = link.samples >= TELLING_WINDOWS && link.rate < NARROW_PAIR * fair;
         narrow.then_some(link.lower)
@@ -71,10 +72,10 @@ impl Network {
             rates.flatten().map(|link| link.rate).sum()
         };
         let others = |peer: &NodeId| !exchange(server, *peer);
-        let sent = self.from(server).map(|(to, _)| to).filter(others);
-        let sent = sum(&mut sent.map(|to| self.link_of_now(server, to)));
-        let came = self.into.get(&server).into_iter().flatten().copied().filter(others);
-        let came = sum(&mut came.map(|from| self.link_of_now(from, server)));
+        let sent = self.network.from(server).map(|(to, _)| to).filter(others);
+        let sent = sum(&mut sent.map(|to| self.network.link_of_now(server, to)));
+        let came = self.network.into.get(&server).into_iter().flatten().copied().filter(others);
+        let came = sum(&mut came.map(|from| self.network.link_of_now(from, server)));
         let left = |card: Option<f64>, copies: f64| {
             card.map(|card| (card - copies).max(card * COPIES_LEAVE))
         };
