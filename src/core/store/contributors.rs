@@ -4,6 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use smallvec::SmallVec;
+
 use super::contribution::Pushes;
 use super::name::Customer;
 use crate::invariant::{Valid, require};
@@ -117,17 +119,20 @@ impl Contributors {
 
     /// No customer is in it twice, and the index is what a walk over all finds.
     pub(super) fn validate(&self) -> Valid {
-        let names = || self.all.iter().flat_map(Pushes::names);
-        let walked: BTreeMap<Customer, i32> =
-            names().map(|name| (name.who, name.timestamp)).collect();
-        let count = names().count();
-        require(walked.len() == count, || {
-            format!("{count} pushes are of {} customers", walked.len())
-        })?;
-        require(self.index.as_ref().is_none_or(|index| **index == walked), || {
+        let names = self.all.iter().flat_map(Pushes::names).map(|name| (name.who, name.timestamp));
+        // This is looked at after each push in debug builds: no map, as long as they are few.
+        let mut walked: SmallVec<[(Customer, i32); SEARCHED_MAX]> = names.collect();
+        walked.sort_unstable();
+        let twice = walked.windows(2).find(|pair| pair[0].0 == pair[1].0);
+        require(twice.is_none(), || format!("two pushes are of one customer: {twice:?}"))?;
+        let is_walked = |index: &BTreeMap<Customer, i32>| {
+            index.iter().map(|(who, timestamp)| (*who, *timestamp)).eq(walked.iter().copied())
+        };
+        require(self.index.as_deref().is_none_or(is_walked), || {
             format!("the index is {:?}, the pushes are {walked:?}", self.index)
         })?;
-        let here = |dead: &BTreeSet<Customer>| dead.iter().all(|who| walked.contains_key(who));
+        let is_in = |who: &Customer| walked.binary_search_by_key(who, |(who, _)| *who).is_ok();
+        let here = |dead: &BTreeSet<Customer>| dead.iter().all(is_in);
         require(self.dead.as_ref().is_none_or(|dead| !dead.is_empty() && here(dead)), || {
             format!("of the dead {:?} some have pushed nothing to it", self.dead)
         })
