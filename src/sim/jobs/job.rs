@@ -133,6 +133,7 @@ impl<'a> Job<'a> {
             mortal: config.elastic_workers,
             workers: config.workers,
             ranges,
+            multi_precision: config.program.multi_precision,
             compression: config.program.compression(),
             rules: (0..customers).map(|customer| config.program.rules(customer)).collect(),
         };

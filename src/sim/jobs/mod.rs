@@ -13,6 +13,8 @@
 mod config;
 mod exchange;
 mod guard;
+#[cfg(test)]
+mod halves_tests;
 mod job;
 mod ledger;
 mod looks;

@@ -263,6 +263,7 @@ impl Draw {
             rounds: self.between(10, ROUNDS_MAX),
             rule,
             second_rule: second.then(|| self.of(&rules)),
+            multi_precision: false,
             compressed: !counts && self.0.percent(50),
             second_customer: None,
         }
@@ -275,6 +276,7 @@ impl Draw {
             dense,
             // Of fewer elements than servers: some have a key without any.
             cut: self.0.percent(50).then(|| self.of(&[3, 64, 130, 300])),
+            halves: None,
             two_bit: compressed.then(|| self.of(&[16, 50, 128])),
             rows: self.0.percent(50).then(|| (self.between(1, 12), self.of(&[1, 4]))),
             empty_pushes: sync,

@@ -39,6 +39,8 @@ pub struct Program {
     pub rule: Option<ServerRule>,
     /// Comes in the middle of the job.
     pub second_rule: Option<ServerRule>,
+    /// Optimizers apply gradients of narrower types in float32 (`kSetMultiPrecision`).
+    pub multi_precision: bool,
     /// Some tensor is compressed.
     pub compressed: bool,
     /// Each worker has a second customer, with as many tensors of its own.
@@ -92,8 +94,11 @@ impl Program {
             body,
             everybody,
         };
+        // As `KVStore.set_optimizer` sends it.
         let optimizer = |customer, rule: ServerRule| {
-            command(customer, Head::Controller, Bytes::from(rule.pickled()), true)
+            let rule = command(customer, Head::Controller, Bytes::from(rule.pickled()), true);
+            let precision = command(customer, Head::MultiPrecision, Bytes::new(), true);
+            std::iter::once(rule).chain(self.multi_precision.then_some(precision))
         };
         let mut stages = Vec::new();
         for customer in 0..self.customers() {
@@ -108,12 +113,12 @@ impl Program {
         for customer in 0..self.customers() {
             let first = self.rules(customer).into_iter().find(|(after, _)| *after == 0);
             if let Some((_, rule)) = first {
-                stages.extend([optimizer(customer, rule), ScriptStage::Meet]);
+                stages.extend(optimizer(customer, rule).chain([ScriptStage::Meet]));
             }
         }
         if let Some(rule) = self.second_rule {
             stages.extend([ScriptStage::Train { round: self.middle() }, ScriptStage::Meet]);
-            stages.extend([optimizer(SHARED, rule), ScriptStage::Meet]);
+            stages.extend(optimizer(SHARED, rule).chain([ScriptStage::Meet]));
         }
         stages.extend([
             ScriptStage::Train { round: self.rounds },

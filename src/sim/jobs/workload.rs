@@ -3,6 +3,7 @@
 //! bytes are those that MXNet's workers send (docs/mxnet.md).
 
 use bytes::Bytes;
+use half::f16;
 
 use pslite_core::random::mix;
 use pslite_core::values::kind::{RequestKind, command_of};
@@ -23,6 +24,8 @@ const WORD_ELEMENTS: u64 = 16;
 pub enum TensorKind {
     /// All of it with each push.
     Dense,
+    /// As dense, in float16.
+    Halves,
     /// As dense, in 2 bits for each element.
     TwoBit,
     /// Some rows of so many elements with each push.
@@ -73,19 +76,21 @@ pub struct PushOf {
 }
 
 impl Tensor {
-    /// Bytes of one element of a value.
-    pub const ELEMENT: usize = 4;
-
     /// The command of its pushes and pulls (`GetCommandType`). The first push of a compressed
     /// tensor is not compressed.
     #[must_use]
     pub const fn head(&self, init: bool) -> i32 {
         let kind = match self.kind {
             TensorKind::TwoBit if !init => RequestKind::Compressed,
-            TensorKind::Dense | TensorKind::TwoBit => RequestKind::Default,
             TensorKind::Rows { .. } => RequestKind::RowSparse,
+            _ => RequestKind::Default,
         };
-        command_of(kind, Dtype::F32)
+        command_of(kind, self.dtype())
+    }
+
+    /// The type of its elements.
+    const fn dtype(&self) -> Dtype {
+        if matches!(self.kind, TensorKind::Halves) { Dtype::F16 } else { Dtype::F32 }
     }
 
     /// The frames of a push of the whole tensor.
@@ -104,14 +109,19 @@ impl Tensor {
             TensorKind::Dense | TensorKind::TwoBit => {
                 let values: Vec<f32> =
                     (0..slice.length).map(|at| gradient(slice.key, at, push)).collect();
-                let lens = [(values.len() * Self::ELEMENT) as i32];
-                pairs(&[slice.key], &values, &lens)
+                pairs(&[slice.key], &values, &[self.bytes(slice) as i32])
+            }
+            TensorKind::Halves => {
+                let half = |at| f16::from_f32(gradient(slice.key, at, push));
+                let values: Vec<f16> = (0..slice.length).map(half).collect();
+                pairs(&[slice.key], &values, &[self.bytes(slice) as i32])
             }
             TensorKind::Rows { row_len } => {
                 let rows = self.pushed_rows(slice, push);
                 let elements = rows.iter().flat_map(|row| row * row_len..(row + 1) * row_len);
                 let values: Vec<f32> = elements.map(|at| gradient(slice.key, at, push)).collect();
-                let mut lens = vec![(row_len as usize * Self::ELEMENT) as i32; rows.len() + 1];
+                let mut lens =
+                    vec![(row_len as usize * self.dtype().size()) as i32; rows.len() + 1];
                 lens[0] = 0;
                 pairs(&row_keys(slice.key, &rows), &values, &lens)
             }
@@ -160,7 +170,7 @@ impl Tensor {
             TensorKind::Rows { row_len } => row_len,
             _ => 1,
         };
-        (slice.length * row_len) as usize * Self::ELEMENT
+        (slice.length * row_len) as usize * self.dtype().size()
     }
 
     /// Elements between two places where a piece of it can end.
@@ -235,6 +245,8 @@ pub struct Tensors {
     pub dense: Vec<u64>,
     /// Elements of a tensor that MXNet cuts into one slice for each rank; none: there is none.
     pub cut: Option<u64>,
+    /// Elements of one in float16: only where pushes are not counted.
+    pub halves: Option<u64>,
     /// Elements of a compressed one.
     pub two_bit: Option<u64>,
     /// Rows and elements of each, of a row_sparse one.
@@ -257,6 +269,7 @@ impl Tensors {
     fn make_for(&self, customer: Space, ranges: &[KeyRange]) -> Vec<Tensor> {
         let mut all: Vec<(TensorKind, Vec<u64>)> =
             self.dense.iter().map(|length| (TensorKind::Dense, vec![*length])).collect();
+        all.extend(self.halves.map(|length| (TensorKind::Halves, vec![length])));
         all.extend(self.two_bit.map(|length| (TensorKind::TwoBit, vec![length])));
         all.extend(self.rows.map(|(rows, row_len)| (TensorKind::Rows { row_len }, vec![rows])));
         all.extend(self.cut.map(|length| (TensorKind::Dense, cut_evenly(length, ranges.len()))));

@@ -31,12 +31,6 @@ impl Seeds {
         self.queue.clear();
     }
 
-    /// True if no new replica lacks anything.
-    #[cfg(test)]
-    pub(super) fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.under_way.is_empty()
-    }
-
     pub(super) fn push(&mut self, key: Key, from: u64, to: u64) {
         self.queue.push_back((key, from, to));
     }

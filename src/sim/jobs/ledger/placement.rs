@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use super::super::config::{JobConfig, Placement};
 use super::super::network_model::true_model;
-use super::super::workload::Tensor;
 use super::{Invariant, Ledger};
 use crate::network::Process;
 use pslite_core::cluster::Cluster;
 use pslite_core::placement::cost::Replicas;
+use pslite_core::values::Dtype;
 use pslite_core::wire::NodeId;
 
 /// When the iterations of the first worker began.
@@ -97,5 +97,5 @@ fn bytes_of(cluster: &Cluster, config: &JobConfig, server: NodeId) -> f64 {
     let pieces = cluster.pieces().values().flat_map(|key| &key.pieces);
     let held = pieces.filter(|piece| piece.owner == server).map(|piece| piece.to - piece.from);
     let weight = config.network.chunks.map_or(1, |chunks| chunks.weight);
-    (held.sum::<u64>() * Tensor::ELEMENT as u64 * weight) as f64
+    (held.sum::<u64>() * Dtype::F32.size() as u64 * weight) as f64
 }

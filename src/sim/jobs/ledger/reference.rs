@@ -20,6 +20,8 @@ pub(in crate::jobs) struct ReferencePlan {
     /// Workers may die, and come back.
     pub(in crate::jobs) mortal: bool,
     pub(in crate::jobs) ranges: Vec<KeyRange>,
+    /// Optimizers apply gradients of narrower types in float32.
+    pub(in crate::jobs) multi_precision: bool,
     /// The body of the command that sets compression.
     pub(in crate::jobs) compression: Option<Bytes>,
     /// Of each customer: optimizers, each with the round after which it comes; ascending.
@@ -106,6 +108,10 @@ impl History {
                 };
                 let obeyed = self.store.obey(&meta, &mut Outbound::default());
                 obeyed.map_err(|error| error.to_string())?;
+                if plan.multi_precision {
+                    let set = self.store.set_multi_precision(tensor.customer);
+                    set.map_err(|error| error.to_string())?;
+                }
             }
         }
         for worker in 0..plan.workers {

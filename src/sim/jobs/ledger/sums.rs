@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use half::f16;
 use pslite_core::trees::{Table, name_of};
-use pslite_core::values::KvPairs;
 use pslite_core::values::kind::{RequestKind, kind_of};
+use pslite_core::values::{Dtype, KvPairs};
 use pslite_core::wire::trees::{HopKind, Overlay, PushName, Ticket};
 use pslite_core::wire::{Key, Meta, NodeId};
 
@@ -63,7 +64,8 @@ impl Sums {
             return None;
         }
         self.opened += 1;
-        let is_compressed = matches!(kind_of(meta.head), Ok((RequestKind::Compressed, _)));
+        let (kind, dtype) = kind_of(meta.head).unwrap_or((RequestKind::Default, Dtype::F32));
+        let is_compressed = kind == RequestKind::Compressed;
         let mut sum: Vec<f32> = Vec::new();
         let mut names: Vec<Named> = Vec::new();
         for name in &hop.names {
@@ -84,14 +86,14 @@ impl Sums {
                 }
                 return Some(format!("{from} sends a compressed push that is none: {name:?}"));
             }
-            let values = floats(values);
+            let values = floats(values, dtype);
             sum.resize(values.len(), 0.0);
             sum.iter_mut().zip(&values).for_each(|(sum, value)| *sum += value);
         }
         if is_compressed {
             return None;
         }
-        let sent = floats(&kv.vals);
+        let sent = floats(&kv.vals, dtype);
         (sent != sum)
             .then(|| format!("{from} sends {sent:?} as the sum of {names:?}, which is {sum:?}"))
     }
@@ -101,7 +103,12 @@ const fn named(name: &PushName) -> Named {
     (name.worker, name.customer, name.life, name.timestamp)
 }
 
-fn floats(bytes: &[u8]) -> Vec<f32> {
+/// Values of tensors of the simulation: float16, else float32.
+fn floats(bytes: &[u8], dtype: Dtype) -> Vec<f32> {
+    if dtype == Dtype::F16 {
+        let (halves, _) = bytes.as_chunks::<2>();
+        return halves.iter().map(|half| f16::from_ne_bytes(*half).to_f32()).collect();
+    }
     let (words, _) = bytes.as_chunks::<4>();
     words.iter().map(|word| f32::from_ne_bytes(*word)).collect()
 }

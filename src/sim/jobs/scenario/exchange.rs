@@ -58,6 +58,7 @@ impl Draw {
             rounds: 1,
             rule: Some(ServerRule::Sgd { rate: -1.0 }),
             second_rule: None,
+            multi_precision: false,
             compressed: false,
             second_customer: None,
         };

@@ -41,6 +41,7 @@ impl Draw {
             rounds: 0,
             rule: None,
             second_rule: None,
+            multi_precision: false,
             compressed: false,
             second_customer: None,
         };

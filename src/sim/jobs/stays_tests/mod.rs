@@ -40,6 +40,7 @@ fn still(seed: u64, workers: usize, servers: usize) -> JobConfig {
             rounds: ROUNDS,
             rule,
             second_rule: rule.map(|_| ServerRule::Adam { rate: 0.01 }),
+            multi_precision: false,
             compressed: seed.is_multiple_of(3),
             second_customer: seed
                 .is_multiple_of(5)
@@ -48,6 +49,7 @@ fn still(seed: u64, workers: usize, servers: usize) -> JobConfig {
         tensors: Tensors {
             dense: vec![3, 100],
             cut: Some(64),
+            halves: None,
             two_bit: seed.is_multiple_of(3).then_some(50),
             rows: seed.is_multiple_of(4).then_some((6, 4)),
             empty_pushes: true,
