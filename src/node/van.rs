@@ -293,7 +293,7 @@ impl Van {
     ) -> std::result::Result<(), SendError> {
         self.with_encoded(message, to, |meta| {
             if self.goes_back(to, &message.meta) {
-                return self.transport.reply((to, self.my_id()), meta, &message.data, mode);
+                return self.transport.reply(to, self.my_id(), meta, &message.data, mode);
             }
             self.transport.send(to, meta, &message.data, message.meta.priority, mode)
         })

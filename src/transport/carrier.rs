@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::io;
+use std::ops::RangeInclusive;
 
 use thiserror::Error;
 
@@ -143,10 +144,11 @@ pub struct ChannelEvent {
 /// Listens on the first free port of a range, by whatever listens on one.
 pub(crate) fn bind_in_range(
     host: &str,
-    (low, high): (u16, u16),
+    ports: RangeInclusive<u16>,
     bind: impl Fn(&Endpoint) -> Result<u16, TransportError>,
 ) -> Result<u16, TransportError> {
-    for port in low..=high {
+    let (low, high) = (*ports.start(), *ports.end());
+    for port in ports {
         match bind(&Endpoint::Tcp { host: host.to_owned(), port }) {
             Err(TransportError::PortBusy { .. }) => {}
             other => return other,

@@ -167,7 +167,7 @@ impl ZmqTransport {
     /// # Errors
     /// All are taken, or the host is not ours.
     pub fn bind_in_range(&self, host: &str, low: u16, high: u16) -> Result<u16, TransportError> {
-        bind_in_range(host, (low, high), |endpoint| self.bind(endpoint))
+        bind_in_range(host, low..=high, |endpoint| self.bind(endpoint))
     }
 
     /// Opens the connection of that key, in place of an earlier one, whose messages are flushed.

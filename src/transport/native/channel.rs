@@ -275,7 +275,7 @@ impl Channel {
             SendMode::Block | SendMode::Queue => &self.counters.data_messages,
         };
         add(counter, 1);
-        state.outbox.push(meta, data, (class, mode), now);
+        state.outbox.push(meta, data, class, mode, now);
         probing::end(&mut state.probe);
         self.pump(&mut state, &shared.receipts, RING_WAIT);
         self.counters.waits(state.outbox.waiting());

@@ -187,7 +187,7 @@ impl NativeTransport {
     /// # Errors
     /// All are taken, or the host is not ours.
     pub fn bind_in_range(&self, host: &str, low: u16, high: u16) -> Result<u16, TransportError> {
-        bind_in_range(host, (low, high), |endpoint| self.bind(endpoint))
+        bind_in_range(host, low..=high, |endpoint| self.bind(endpoint))
     }
 
     /// Connects to a peer under that key. An earlier channel of the key is flushed and replaced.

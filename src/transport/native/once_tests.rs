@@ -80,7 +80,7 @@ impl World {
                 let len = granules * GRANULE + number as usize % 7;
                 let data = [Bytes::from(vec![number as u8; len])];
                 let now = std::time::Instant::now();
-                self.outbox.push(&number.to_le_bytes(), &data, (class, SendMode::Block), now);
+                self.outbox.push(&number.to_le_bytes(), &data, class, SendMode::Block, now);
             }
             Step::Write(lane) => {
                 let _ = self.write(lane);

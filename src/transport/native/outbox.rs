@@ -191,7 +191,8 @@ impl FrameOutbox {
         &mut self,
         meta: &[u8],
         data: &[Bytes],
-        (class, mode): (i32, SendMode),
+        class: i32,
+        mode: SendMode,
         now: Instant,
     ) {
         let sequence = self.first + self.stored.len() as u64;

@@ -9,7 +9,7 @@ fn outbox() -> FrameOutbox {
 
 fn push(outbox: &mut FrameOutbox, length: usize, class: i32) {
     let data = [Bytes::from(vec![class as u8; length])];
-    outbox.push(b"meta", &data, (class, SendMode::Block), Instant::now());
+    outbox.push(b"meta", &data, class, SendMode::Block, Instant::now());
 }
 
 /// Writes the next fragment as a connection does; its head and the bytes behind it.
@@ -92,7 +92,7 @@ fn a_connection_takes_no_longer_fragments_than_it_may() {
 fn slices_go_on_where_a_write_ended() {
     let mut outbox = outbox();
     let data = [Bytes::from_static(b"12345678"), Bytes::new(), Bytes::from_static(b"abc")];
-    outbox.push(b"meta", &data, (0, SendMode::Block), Instant::now());
+    outbox.push(b"meta", &data, 0, SendMode::Block, Instant::now());
     let mut fragment = outbox
         .next_fragment(Beside { ack: Some((7, 9)), follows: false }, Taker::ANY, None)
         .unwrap();
@@ -157,7 +157,7 @@ fn what_has_room_apart_takes_none_from_others_and_is_bounded() {
     let mut outbox = outbox();
     let queue = |outbox: &mut FrameOutbox, length: usize| {
         let data = [Bytes::from(vec![0; length])];
-        outbox.push(b"meta", &data, (0, SendMode::Queue), Instant::now());
+        outbox.push(b"meta", &data, 0, SendMode::Queue, Instant::now());
     };
     assert!(outbox.has_room(100_000_000, SendMode::Queue), "one message may be larger");
     queue(&mut outbox, 19_999_999);

@@ -70,7 +70,7 @@ fn stream(messages: &[(usize, Vec<usize>)]) -> Vec<u8> {
     let mut outbox = FrameOutbox::new(limits);
     for (number, (meta, frames)) in messages.iter().enumerate() {
         let data: Vec<_> = frames.iter().map(|len| Bytes::from(content(number, *len))).collect();
-        outbox.push(&content(number + 100, *meta), &data, (0, SendMode::Block), Instant::now());
+        outbox.push(&content(number + 100, *meta), &data, 0, SendMode::Block, Instant::now());
     }
     let mut bytes = Vec::new();
     while let Some(fragment) =
@@ -212,7 +212,7 @@ fn a_sample_follows_what_was_timed_before_it() {
     let sent = [(5000, false), (5000, true), (10, false), (5000, true), (10, true), (5000, true)];
     for (number, (len, follows)) in sent.into_iter().enumerate() {
         let data = [Bytes::from(content(number, len))];
-        outbox.push(b"meta", &data, (0, SendMode::Block), Instant::now());
+        outbox.push(b"meta", &data, 0, SendMode::Block, Instant::now());
         let beside = Beside { ack: None, follows };
         let fragment = outbox.next_fragment(beside, Taker::ANY, None).unwrap();
         let mut slices = WriteSlices::new();

@@ -56,10 +56,19 @@ const BELL: u64 = 0;
 /// Added to the token of a connection: it is only the bell of its ring.
 const OF_RING: u64 = 1 << 63;
 
+/// Which session it is: the channel, of all that peers have to this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct SessionKey {
+    /// The life of the peer's process.
+    incarnation: u64,
+    /// Its number there.
+    channel: u32,
+}
+
 struct InConnection {
     pipe: InPipe,
     reader: Reader,
-    session: (u64, u32),
+    session: SessionKey,
     /// Something came since the last tick.
     active: bool,
     /// It is TCP from another host.
@@ -98,7 +107,7 @@ pub(super) struct Receiver {
     _mark: ForkMark,
     epoll: Epoll,
     connections: BTreeMap<u64, InConnection>,
-    sessions: BTreeMap<(u64, u32), Entry>,
+    sessions: BTreeMap<SessionKey, Entry>,
     ready: VecDeque<NativeIncoming>,
     /// Tokens of the connections with a ring.
     rings: Vec<u64>,
@@ -371,7 +380,7 @@ impl Receiver {
         }
         let now = awake::now();
         let all = now.saturating_duration_since(self.last_told) >= ACK_AFTER;
-        let mut due: SmallVec<[(u64, u32); 8]> = SmallVec::new();
+        let mut due: SmallVec<[SessionKey; 8]> = SmallVec::new();
         let mut later = false;
         for (key, entry) in &mut self.sessions {
             match entry.receipt.untold() {
@@ -403,7 +412,7 @@ impl Receiver {
         }
     }
 
-    fn tell(&mut self, key: (u64, u32), shared: &Shared) {
+    fn tell(&mut self, key: SessionKey, shared: &Shared) {
         let Some(entry) = self.sessions.get_mut(&key) else { return };
         let Some(connection) = entry.tokens.first().and_then(|token| self.connections.get(token))
         else {

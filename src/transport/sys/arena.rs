@@ -44,8 +44,17 @@ pub(crate) struct Arena {
     warm_max: usize,
 }
 
-/// Offsets of blocks, by home and size class.
-type UnusedBlocks = BTreeMap<(u32, usize), Vec<usize>>;
+/// What a block is used again for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct BlockClass {
+    /// Whom it was lent to.
+    home: u32,
+    /// All of its bytes: a step of `size_class`.
+    size: usize,
+}
+
+/// Offsets of blocks.
+type UnusedBlocks = BTreeMap<BlockClass, Vec<usize>>;
 
 #[derive(Debug, Default)]
 struct ArenaState {
@@ -63,9 +72,8 @@ struct ArenaState {
 #[derive(Debug)]
 pub struct Block {
     arena: Arc<Arena>,
-    home: u32,
+    class: BlockClass,
     offset: usize,
-    size: usize,
     len: usize,
 }
 
@@ -103,8 +111,9 @@ impl Arena {
     /// anybody.
     pub(crate) fn take(self: &Arc<Self>, home: u32, len: usize) -> Option<Block> {
         let size = size_class(len)?;
-        let offset = lock(&self.state).take((home, size), self.mapping.len, self.taken_max)?;
-        Some(Block { arena: Arc::clone(self), home, offset, size, len })
+        let class = BlockClass { home, size };
+        let offset = lock(&self.state).take(class, self.mapping.len, self.taken_max)?;
+        Some(Block { arena: Arc::clone(self), class, offset, len })
     }
 
     /// Where bytes are in the arena; `None` if they are elsewhere.
@@ -114,31 +123,32 @@ impl Arena {
         (offset < self.mapping.len).then_some(offset)
     }
 
-    fn give_back(&self, home: u32, offset: usize, size: usize) {
+    fn give_back(&self, class: BlockClass, offset: usize) {
+        let size = class.size;
         let mut state = lock(&self.state);
         state.taken -= size;
         if state.warm_bytes + size <= self.warm_max {
             state.warm_bytes += size;
-            state.warm.entry((home, size)).or_default().push(offset);
+            state.warm.entry(class).or_default().push(offset);
             return;
         }
         let flags = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
         // If it fails, the memory stays in use until the end of the process.
         let _ = fallocate(&self.file, flags, offset as i64, size as i64);
-        state.cold.entry((home, size)).or_default().push(offset);
+        state.cold.entry(class).or_default().push(offset);
     }
 }
 
 impl ArenaState {
-    fn take(&mut self, key: (u32, usize), range: usize, taken_max: usize) -> Option<usize> {
-        let size = key.1;
+    fn take(&mut self, class: BlockClass, range: usize, taken_max: usize) -> Option<usize> {
+        let size = class.size;
         if self.taken + size > taken_max {
             return None;
         }
-        let offset = if let Some(offset) = pop(&mut self.warm, key) {
+        let offset = if let Some(offset) = pop(&mut self.warm, class) {
             self.warm_bytes -= size;
             offset
-        } else if let Some(offset) = pop(&mut self.cold, key) {
+        } else if let Some(offset) = pop(&mut self.cold, class) {
             offset
         } else {
             let end = self.fresh.checked_add(size).filter(|end| *end <= range)?;
@@ -149,8 +159,8 @@ impl ArenaState {
     }
 }
 
-fn pop(unused: &mut UnusedBlocks, key: (u32, usize)) -> Option<usize> {
-    unused.get_mut(&key).and_then(Vec::pop)
+fn pop(unused: &mut UnusedBlocks, class: BlockClass) -> Option<usize> {
+    unused.get_mut(&class).and_then(Vec::pop)
 }
 
 /// Whole pages, in steps of an eighth: so a block fits many lengths, and little is wasted.
@@ -191,7 +201,7 @@ impl AsRef<[u8]> for Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        self.arena.give_back(self.home, self.offset, self.size);
+        self.arena.give_back(self.class, self.offset);
     }
 }
 

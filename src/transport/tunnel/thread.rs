@@ -53,8 +53,17 @@ const LISTENER: u64 = 1 << 63;
 const FLAGS: EpollFlags =
     EpollFlags::EPOLLIN.union(EpollFlags::EPOLLOUT).union(EpollFlags::EPOLLET);
 
-/// Ways that broke: to which host, and their place among those there.
-type Trouble = BTreeMap<(String, usize), Instant>;
+/// A way to a host.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct HostWay {
+    /// Where it leads to.
+    host: String,
+    /// Which one it is of those there.
+    place: usize,
+}
+
+/// Ways that broke, and when.
+type Trouble = BTreeMap<HostWay, Instant>;
 
 /// What others ask for.
 #[derive(Debug)]
@@ -292,17 +301,17 @@ impl Thread {
     ) {
         let Self { passages, shared, trouble, space, epoll, ready, .. } = self;
         let Some(passage) = passages.get_mut(&id) else { return };
-        let before = passage.way().map(|(host, way)| (host.to_owned(), way));
+        let before = passage.way().map(|(host, place)| HostWay { host: host.to_owned(), place });
         let troubled = |host: &str| -> BTreeSet<usize> {
-            let of_host = trouble.iter().filter(|((of, _), _)| of == host);
-            of_host.map(|((_, way), _)| *way).collect()
+            let of_host = trouble.keys().filter(|way| way.host == host);
+            of_host.map(|way| way.place).collect()
         };
         let (table, passed) = (&shared.table, &shared.passed);
         let mut around = Around { table, troubled: &troubled, passed, space, now };
         let became = act(passage, &mut around);
         let broke = became.is_err()
             || passage.is_left() && !is_straight(&before, &shared.table)
-            || passage.way() != before.as_ref().map(|(host, way)| (host.as_str(), *way))
+            || passage.way() != before.as_ref().map(|way| (way.host.as_str(), way.place))
                 && !passage.has_come_to_nobody();
         let over = match became {
             Ok(Became::Waits { more }) => {
@@ -369,8 +378,8 @@ impl Thread {
             let Self { passages, trouble, shared, .. } = self;
             passages.retain(|_, passage| {
                 let stuck = passage.is_stuck();
-                if stuck && let Some((host, way)) = passage.way() {
-                    note(trouble, (host.to_owned(), way), now, &shared.table);
+                if stuck && let Some((host, place)) = passage.way() {
+                    note(trouble, HostWay { host: host.to_owned(), place }, now, &shared.table);
                 }
                 !stuck
             });
@@ -379,13 +388,13 @@ impl Thread {
 }
 
 /// True for a link: who ends there is the peer itself.
-fn is_straight(way: &Option<(String, usize)>, table: &TunnelTable) -> bool {
-    way.as_ref().is_some_and(|(host, place)| table.is_link(host, *place))
+fn is_straight(way: &Option<HostWay>, table: &TunnelTable) -> bool {
+    way.as_ref().is_some_and(|way| table.is_link(&way.host, way.place))
 }
 
 /// A way is in trouble.
-fn note(trouble: &mut Trouble, way: (String, usize), now: Instant, table: &TunnelTable) {
-    let text = format!("control to {} through {}", way.0, table.way(&way.0, way.1));
+fn note(trouble: &mut Trouble, way: HostWay, now: Instant, table: &TunnelTable) {
+    let text = format!("control to {} through {}", way.host, table.way(&way.host, way.place));
     if trouble.insert(way, now).is_none() {
         log::write(Level::Info, &format!("{text} broke: other paths are tried first for a while"));
     }

@@ -215,7 +215,8 @@ impl ZmqTransport {
     /// See [`SendError`]; also if it has made none, and makes none within 10 s.
     pub fn reply(
         &self,
-        (to, me): (i32, i32),
+        to: i32,
+        me: i32,
         meta: &[u8],
         data: &[Bytes],
         mode: SendMode,

@@ -60,7 +60,7 @@ fn answers_go_back_and_all_else_takes_its_own_way() {
     let (at_server, at_worker) = (incoming(&server), incoming(&worker));
     worker.send(8, b"request", &frames(&["keys", ""]), 0, SendMode::Block).unwrap();
     assert_eq!(at_server.recv_timeout(LIMIT).unwrap(), (Some(9), frames(&["request", "keys", ""])));
-    let sent = server.reply((9, 8), b"answer", &frames(&["keys", "values"]), SendMode::Block);
+    let sent = server.reply(9, 8, b"answer", &frames(&["keys", "values"]), SendMode::Block);
     assert_eq!(sent.unwrap(), 16);
     assert_eq!(
         at_worker.recv_timeout(LIMIT).unwrap(),
@@ -86,7 +86,7 @@ fn nobody_sleeps_over_a_message() {
         thread::spawn(move || {
             for _ in 0..ROUNDS {
                 let Ok((_, request)) = at_server.recv_timeout(LIMIT) else { return };
-                server.reply((9, 8), &request[0], &[], SendMode::Block).unwrap();
+                server.reply(9, 8, &request[0], &[], SendMode::Block).unwrap();
             }
         })
     };
@@ -117,7 +117,7 @@ fn many_answers_wait_for_room_and_keep_their_order() {
         thread::spawn(move || {
             let data = [Bytes::from(vec![7; 10_000])];
             (0..MANY).for_each(|number| {
-                server.reply((9, 8), &number.to_le_bytes(), &data, SendMode::Block).unwrap();
+                server.reply(9, 8, &number.to_le_bytes(), &data, SendMode::Block).unwrap();
             });
         })
     };
@@ -135,12 +135,12 @@ fn many_answers_wait_for_room_and_keep_their_order() {
 #[test]
 fn nobody_answers_who_has_not_come() {
     let (server, _worker) = pair(1000);
-    let unknown = server.reply((11, 8), b"answer", &[], SendMode::Block);
+    let unknown = server.reply(11, 8, b"answer", &[], SendMode::Block);
     assert!(matches!(unknown, Err(SendError::NoSuchPeer)), "{unknown:?}");
     // Known, but it has sent nothing yet; who may not wait is told at once.
     let server = transport(false, 1000);
     server.connect(9, &bind(&server), Some(8)).unwrap();
-    let not_yet = server.reply((9, 8), b"answer", &[], SendMode::Control);
+    let not_yet = server.reply(9, 8, b"answer", &[], SendMode::Control);
     assert!(matches!(not_yet, Err(SendError::QueueFull)), "{not_yet:?}");
 }
 
@@ -151,8 +151,8 @@ fn an_answer_under_another_name_is_dropped() {
     let (at_server, at_worker) = (incoming(&server), incoming(&worker));
     worker.send(8, b"request", &[], 0, SendMode::Block).unwrap();
     at_server.recv_timeout(LIMIT).unwrap();
-    server.reply((9, 10), b"false", &[], SendMode::Block).unwrap();
-    server.reply((9, 8), b"true", &[], SendMode::Block).unwrap();
+    server.reply(9, 10, b"false", &[], SendMode::Block).unwrap();
+    server.reply(9, 8, b"true", &[], SendMode::Block).unwrap();
     assert_eq!(at_worker.recv_timeout(LIMIT).unwrap(), (Some(8), frames(&["true"])));
     worker.stop();
     server.stop();

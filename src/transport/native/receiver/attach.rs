@@ -11,7 +11,7 @@ use nix::sys::epoll::{EpollEvent, EpollFlags};
 use smallvec::SmallVec;
 
 use super::windows::Inflow;
-use super::{Entry, InConnection, OF_RING, Receiver};
+use super::{Entry, InConnection, OF_RING, Receiver, SessionKey};
 use crate::native::counters::add;
 use crate::native::greeting::greeting;
 use crate::native::handshake::is_gone;
@@ -58,7 +58,7 @@ impl Receiver {
     fn attach(&mut self, arrival: Introduced, shared: &Shared) -> io::Result<()> {
         let Introduced { socket, hello, descriptors, address } = arrival;
         let now = awake::now();
-        let key = (hello.incarnation, hello.channel);
+        let key = SessionKey { incarnation: hello.incarnation, channel: hello.channel };
         if !self.sessions.contains_key(&key) {
             self.forget_sessions(now, shared);
             if self.sessions.len() >= SESSIONS_MAX {
@@ -148,7 +148,7 @@ impl Receiver {
     }
 
     /// Ends all connections of a channel, after what they still have.
-    fn end_all(&mut self, key: (u64, u32), shared: &Shared) {
+    fn end_all(&mut self, key: SessionKey, shared: &Shared) {
         let Some(entry) = self.sessions.get_mut(&key) else { return };
         let tokens = std::mem::take(&mut entry.tokens);
         tokens.iter().for_each(|token| self.read_last(*token, shared));
@@ -164,11 +164,11 @@ impl Receiver {
 
     /// Forgets channels that have had no connection for long.
     pub(super) fn forget_sessions(&mut self, now: Instant, shared: &Shared) {
-        self.sessions.retain(|(life, channel), entry| {
+        self.sessions.retain(|key, entry| {
             let silent = now.saturating_duration_since(entry.last_connected);
             let keep = !entry.tokens.is_empty() || silent < SESSION_KEPT;
             if !keep {
-                shared.receipts.remove(*life, *channel);
+                shared.receipts.remove(key.incarnation, key.channel);
             }
             keep
         });
