@@ -131,7 +131,7 @@ fn moved(optimizer: &Optimizer, name: i64, key: &Key) -> State {
     let tensors =
         state.tensors().map(|(name, _, tensor)| (name.to_owned(), tensor.clone())).collect();
     optimizer
-        .restore_state((name, key.dtype, &key.weight), tensors, state.numbers(), state.count())
+        .restore_state(name, key.dtype, &key.weight, tensors, state.numbers(), state.count())
         .unwrap()
 }
 

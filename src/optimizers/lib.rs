@@ -51,6 +51,7 @@ use self::method::Method;
 use self::number::{Half, Number};
 use self::pickle::Value;
 use self::rates::Common;
+use self::rows::GivenRows;
 use self::rule::{Sparse, UpdateStep};
 
 pub use self::error::OptimizerError;
@@ -209,7 +210,9 @@ impl Optimizer {
     /// If the tensors are not those that this optimizer would have exported.
     pub fn restore_state(
         &self,
-        (key, dtype, weight): (i64, Dtype, &Buffer),
+        key: i64,
+        dtype: Dtype,
+        weight: &Buffer,
         tensors: Vec<(String, Buffer)>,
         numbers: &[f64],
         count: i64,
@@ -254,7 +257,8 @@ impl Optimizer {
                 self.update_dense(key, dtype, weight, gradient, state, false)
             }
             Gradient::RowSparse { rows, values, row_len } => {
-                self.update_rows(key, dtype, weight, (rows, values, (*row_len).max(1)), state);
+                let rows = GivenRows { rows, values, row_len: (*row_len).max(1) };
+                self.update_rows(key, dtype, weight, rows, state);
             }
         }
         Ok(())
@@ -333,7 +337,7 @@ impl Optimizer {
     ) {
         let step = UpdateStep { densified, ..self.begin(key, state, false) };
         if let Some(master) = &mut state.master {
-            self.dense_with_master(&step, weight, gradient, (master, &mut state.tensors));
+            self.dense_with_master(&step, weight, gradient, master, &mut state.tensors);
             return;
         }
         match dtype {
@@ -360,7 +364,8 @@ impl Optimizer {
         step: &UpdateStep<'_>,
         weight: &mut Buffer,
         gradient: &Buffer,
-        (master, tensors): (&mut Buffer, &mut [Buffer]),
+        master: &mut Buffer,
+        tensors: &mut [Buffer],
     ) {
         if self.method.needs_whole() {
             let squares = [&*weight, gradient].map(|of| sum_of_squares::<Half>(of.elements()));

@@ -7,8 +7,16 @@ use super::number::{Half, Number};
 use super::rule::{Sparse, UpdateStep};
 use super::{Optimizer, OptimizerError, State, views};
 
-/// Row numbers, their values, elements of a row.
-pub(super) type Rows<'a> = (&'a [i64], &'a Buffer, usize);
+/// The rows of a gradient.
+#[derive(Clone, Copy)]
+pub(super) struct GivenRows<'a> {
+    /// Their numbers, without repetition.
+    pub(super) rows: &'a [i64],
+    /// The rows, one after the other.
+    pub(super) values: &'a Buffer,
+    /// Elements of a row, at least one.
+    pub(super) row_len: usize,
+}
 
 /// Refuses rows that the weights do not have.
 pub(super) fn check(key: i64, rows: &[i64], of: usize) -> Result<(), OptimizerError> {
@@ -22,7 +30,7 @@ impl Optimizer {
         key: i64,
         dtype: Dtype,
         weight: &mut Buffer,
-        rows: Rows<'_>,
+        rows: GivenRows<'_>,
         state: &mut State,
     ) {
         let sparse = self.method.sparse(self.common.decay(key));
@@ -43,9 +51,10 @@ impl Optimizer {
         step: &UpdateStep<'_>,
         sparse: Sparse,
         weight: &mut Buffer,
-        (rows, values, row_len): Rows<'_>,
+        gradient: GivenRows<'_>,
         tensors: &mut [Buffer],
     ) {
+        let GivenRows { rows, values, row_len } = gradient;
         let weight: &mut [T::Stored] = weight.elements_mut();
         let mut state = views::<T>(tensors);
         self.method.before_rows::<T>(step, weight);
@@ -53,7 +62,7 @@ impl Optimizer {
             vec![false; if sparse == Sparse::Standard { weight.len() / row_len } else { 0 }];
         for (row, gradient) in rows.iter().zip(values.elements().chunks(row_len)) {
             let row = usize::try_from(*row).unwrap_or(0);
-            self.row::<T>(step, row, (weight, gradient), &mut state);
+            self.row::<T>(step, row, weight, gradient, &mut state);
             if let Some(given) = given.get_mut(row) {
                 *given = true;
             }
@@ -63,7 +72,7 @@ impl Optimizer {
         }
         let zeros = Buffer::zeroed(row_len * size_of::<T::Stored>());
         for (row, _) in given.iter().enumerate().filter(|(_, given)| !**given) {
-            self.row::<T>(step, row, (weight, zeros.elements()), &mut state);
+            self.row::<T>(step, row, weight, zeros.elements(), &mut state);
         }
     }
 
@@ -71,7 +80,8 @@ impl Optimizer {
         &self,
         step: &UpdateStep<'_>,
         row: usize,
-        (weight, gradient): (&mut [T::Stored], &[T::Stored]),
+        weight: &mut [T::Stored],
+        gradient: &[T::Stored],
         state: &mut [&mut [T::Stored]; MOST_TENSORS],
     ) {
         let elements = row * gradient.len()..(row + 1) * gradient.len();
@@ -83,7 +93,8 @@ impl Optimizer {
 }
 
 /// The gradient with zeros in the other rows.
-fn densified(bytes: usize, dtype: Dtype, (rows, values, row_len): Rows<'_>) -> Buffer {
+fn densified(bytes: usize, dtype: Dtype, gradient: GivenRows<'_>) -> Buffer {
+    let GivenRows { rows, values, row_len } = gradient;
     let mut dense = Buffer::zeroed(bytes);
     let row_bytes = row_len.max(1) * dtype.size();
     for (row, values) in rows.iter().zip(values.bytes().chunks(row_bytes)) {

@@ -135,7 +135,7 @@ impl Schedule {
         }
         match &self.kind {
             ScheduleKind::Factor { step, factor, stop } => {
-                factor_rate(update, (*step, *factor, *stop), progress);
+                factor_rate(update, *step, *factor, *stop, progress);
             }
             ScheduleKind::MultiFactor { steps, factor } => {
                 while let Some(&step) = steps.get(progress.steps_done)
@@ -162,11 +162,7 @@ impl Schedule {
 }
 
 /// Every `step` updates the rate is multiplied by `factor`, and never below `stop`.
-fn factor_rate(
-    update: i64,
-    (step, factor, stop): (i64, f64, f64),
-    progress: &mut ScheduleProgress,
-) {
+fn factor_rate(update: i64, step: i64, factor: f64, stop: f64, progress: &mut ScheduleProgress) {
     while update > progress.count.saturating_add(step) {
         let before = progress.base;
         progress.count += step;

@@ -76,7 +76,8 @@ impl Optimizer {
         &self,
         dtype: Dtype,
         elements: usize,
-        (numbers, tensors): (&[u8], &[Bytes]),
+        numbers: &[u8],
+        tensors: &[Bytes],
         maker: Option<&dyn Allocator>,
     ) -> Result<State, OptimizerError> {
         let malformed = |problem| OptimizerError::Travelled { class: self.class, problem };

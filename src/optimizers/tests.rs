@@ -213,7 +213,7 @@ fn a_refused_update_changes_nothing() {
 #[test]
 fn a_state_of_another_optimizer_is_refused() {
     let (optimizer, weight) = (sgd(&[]), buffer(&[1.0, 2.0]));
-    let restore = |tensors| optimizer.restore_state((0, Dtype::F32, &weight), tensors, &[], 7);
+    let restore = |tensors| optimizer.restore_state(0, Dtype::F32, &weight, tensors, &[], 7);
     let wrong = restore(vec![("mean".into(), buffer(&[0.0, 0.0]))]);
     assert!(matches!(wrong, Err(OptimizerError::State { .. })));
     let short = restore(vec![("momentum".into(), buffer(&[0.0]))]);

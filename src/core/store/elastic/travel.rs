@@ -130,9 +130,8 @@ impl Store {
             Some(numbers) if transfer.number == generation => {
                 let optimizer = self.optimizer_of(transfer.key, generation)?;
                 let optimizer = optimizer.ok_or(malformed("it has a state and no optimizer"))?;
-                let state = (&numbers[..], tensors);
                 let computed = piece.sum_dtype();
-                let state = optimizer.read_state(computed, elements, state, maker)?;
+                let state = optimizer.read_state(computed, elements, numbers, tensors, maker)?;
                 piece.state = Some(Box::new(state));
             }
             None if !tensors.is_empty() => return Err(malformed("it has frames too many")),
