@@ -24,7 +24,7 @@ use smallvec::SmallVec;
 
 use self::ahead::Ahead;
 use self::answer::EndedSlice;
-pub use self::answer::{AheadSlice, Answered, Brought};
+pub use self::answer::{AheadSlice, Answered, Brought, PartAnswer};
 use self::life::PushLife;
 use self::order::PushOrder;
 use self::part::{By, Part, PartState};
@@ -236,7 +236,7 @@ impl Flights {
         let known = self.routes.of(slice.key);
         slice.form = form_by(known, &slice)
             .map_err(|misfit| KvError::misfit(misfit, self.routes.ranks()))?;
-        let parts = self.places(known, &slice, (0, 0), &PartState::Waiting(now));
+        let parts = self.places(known, &slice, 0, 0, &PartState::Waiting(now));
         let number = self.next;
         self.next += 1;
         let asks_ahead = self.asks_ahead(&slice);
@@ -280,7 +280,8 @@ impl Flights {
         &self,
         known: Option<&KeyRoutes>,
         slice: &Slice,
-        (from, to): (u64, u64),
+        from: u64,
+        to: u64,
         state: &PartState,
     ) -> SmallVec<[Part; 1]> {
         let routes = match known {
@@ -308,12 +309,11 @@ impl Flights {
     pub fn answered(
         &mut self,
         now: Duration,
-        (timestamp, from): (i32, NodeId),
-        placed: Option<&Placed>,
-        brought: (KvPairs, bool),
+        answer: PartAnswer<'_>,
         out: &mut Vec<Outgoing>,
     ) -> Result<Answered, KvError> {
-        let answered = self.take_answer(now, (timestamp, from), placed, brought, out);
+        let timestamp = answer.timestamp;
+        let answered = self.take_answer(now, answer, out);
         self.look_at(timestamp);
         answered
     }
@@ -321,11 +321,10 @@ impl Flights {
     fn take_answer(
         &mut self,
         now: Duration,
-        (timestamp, from): (i32, NodeId),
-        placed: Option<&Placed>,
-        (pairs, refused): (KvPairs, bool),
+        answer: PartAnswer<'_>,
         out: &mut Vec<Outgoing>,
     ) -> Result<Answered, KvError> {
+        let PartAnswer { timestamp, from, placed, pairs, refused } = answer;
         let Some((name, at)) = self.find(timestamp, from, placed) else {
             return Ok(Answered::Unknown);
         };
@@ -406,9 +405,10 @@ impl Flights {
         }
         let Some(flight) = self.open.get(&name) else { return Ok(()) };
         let Some(part) = flight.parts.get(at) else { return Ok(()) };
-        let (range, asked) = ((part.from, part.to), part.asked);
-        let mut parts = self.places(known, &flight.slice, range, &PartState::Waiting(now));
-        let former = (part.sent(), part.from, part.to, part.term);
+        let Part { from, to, asked, .. } = *part;
+        let waits = PartState::Waiting(now);
+        let mut parts = self.places(known, &flight.slice, from, to, &waits);
+        let former = (part.sent(), from, to, part.term);
         for part in &mut parts {
             part.asked = asked;
             // Nothing new: asked again at once, who answered would say the same.
@@ -518,10 +518,10 @@ impl Flights {
             let mut parts = SmallVec::new();
             for part in &flight.parts {
                 if part.waits() {
-                    let (range, wait) = ((part.from, part.to), PartState::Waiting(now));
-                    let placed = self.places(known, &flight.slice, range, &wait).into_iter();
-                    let (asks, asked) = (part.asks, part.asked);
-                    parts.extend(placed.map(|new| Part { asks, asked, ..new }));
+                    let Part { from, to, asks, asked, .. } = *part;
+                    let wait = PartState::Waiting(now);
+                    let placed = self.places(known, &flight.slice, from, to, &wait);
+                    parts.extend(placed.into_iter().map(|new| Part { asks, asked, ..new }));
                 } else {
                     parts.push(part.clone());
                 }

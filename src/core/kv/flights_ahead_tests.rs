@@ -11,9 +11,9 @@ fn answer_ahead(flights: &mut Flights, to: &Outgoing) -> Answered {
     } else {
         KvPairs::default()
     };
-    let who = (to.meta.timestamp, to.meta.recver);
     let mut out = Vec::new();
-    let answered = flights.answered(NOW, who, Some(placed(to)), (kv, false), &mut out).unwrap();
+    let answer = PartAnswer { pairs: kv, ..answer_to(to, placed(to)) };
+    let answered = flights.answered(NOW, answer, &mut out).unwrap();
     check(flights);
     answered
 }

@@ -33,6 +33,17 @@ fn route(from: u64, to: u64, term: u64, owner: NodeId) -> Route {
     Route { from, to, term, owner }
 }
 
+/// An answer to a message that brings nothing.
+fn answer_to<'a>(to: &Outgoing, placed: &'a Placed) -> PartAnswer<'a> {
+    PartAnswer {
+        timestamp: to.meta.timestamp,
+        from: to.meta.recver,
+        placed: Some(placed),
+        pairs: KvPairs::default(),
+        refused: false,
+    }
+}
+
 /// What a server answers to a message.
 fn answer(
     flights: &mut Flights,
@@ -42,15 +53,7 @@ fn answer(
 ) -> (Answered, Vec<Outgoing>) {
     let placed = Placed { again, routes: routes.to_vec(), ..placed(to).clone() };
     let mut out = Vec::new();
-    let answered = flights
-        .answered(
-            NOW,
-            (to.meta.timestamp, to.meta.recver),
-            Some(&placed),
-            (KvPairs::default(), false),
-            &mut out,
-        )
-        .unwrap();
+    let answered = flights.answered(NOW, answer_to(to, &placed), &mut out).unwrap();
     check(flights);
     (answered, out)
 }
@@ -109,10 +112,8 @@ fn values_are_put_together_in_order() {
             lens: one_len(4),
         };
         let mut more = Vec::new();
-        let who = (message.meta.timestamp, message.meta.recver);
-        let answered =
-            flights.answered(NOW, who, Some(placed(message)), (pairs, false), &mut more).unwrap();
-        brought.push(answered);
+        let answer = PartAnswer { pairs, ..answer_to(message, placed(message)) };
+        brought.push(flights.answered(NOW, answer, &mut more).unwrap());
     }
     assert_eq!(brought[0], Answered::Open);
     let Answered::Whole { rank: 0, brought } = &brought[1] else { panic!("{brought:?}") };
@@ -254,8 +255,8 @@ fn a_server_without_pieces_answers_for_the_slice() {
     let out = begin(&mut flights, slice(1, true, b"abcdefgh"));
     assert_eq!(out[0].meta.recver, A);
     let mut more = Vec::new();
-    let answer = (KvPairs::default(), false);
-    let answered = flights.answered(NOW, (1, A), None, answer, &mut more).unwrap();
+    let answer = PartAnswer { placed: None, ..answer_to(&out[0], placed(&out[0])) };
+    let answered = flights.answered(NOW, answer, &mut more).unwrap();
     assert!(matches!(answered, Answered::Whole { rank: 0, .. }));
 }
 
@@ -264,9 +265,8 @@ fn a_refusal_ends_the_slice() {
     let mut flights = halves();
     let out = begin(&mut flights, slice(1, true, b"abcdefgh"));
     let mut more = Vec::new();
-    let answered = flights
-        .answered(NOW, (1, B), Some(placed(&out[1])), (KvPairs::default(), true), &mut more)
-        .unwrap();
+    let refusal = PartAnswer { refused: true, ..answer_to(&out[1], placed(&out[1])) };
+    let answered = flights.answered(NOW, refusal, &mut more).unwrap();
     assert_eq!(answered, Answered::Refused { rank: 0 });
     assert!(!flights.has(1));
     // The next push does not name it as the one before.
@@ -490,9 +490,8 @@ fn what_fits_no_piece_waits_until_its_request_is_ended() {
         routes: vec![route(0, 4, 5, A), route(4, 8, 5, A)],
         ..placed(&first[0]).clone()
     };
-    let answer = (KvPairs::default(), false);
     let mut out = Vec::new();
-    let misfit = flights.answered(NOW, (1, A), Some(&placed), answer, &mut out);
+    let misfit = flights.answered(NOW, answer_to(&first[0], &placed), &mut out);
     assert!(misfit.is_err());
     check(&flights);
     assert!(flights.waits());
@@ -549,7 +548,5 @@ fn a_debug_build_looks_at_what_an_entry_touched() {
     let out = begin(&mut flights, slice(1, true, b"abcdefgh"));
     flights.open.get_mut(&NAME).unwrap().parts[0].to = 3;
     let mut more = Vec::new();
-    let who = (1, out[1].meta.recver);
-    let brought = (KvPairs::default(), false);
-    let _ = flights.answered(NOW, who, Some(placed(&out[1])), brought, &mut more);
+    let _ = flights.answered(NOW, answer_to(&out[1], placed(&out[1])), &mut more);
 }

@@ -267,7 +267,7 @@ impl Store {
             Some(got) if got != expected => {
                 let (size, rank) = (dtype.size(), self.view.rank(at.key).unwrap_or(0));
                 let [whole, part] = [expected, got].map(|bytes| (bytes / size) as u64);
-                let cut = is_whole_and_cut(whole, part, (rank, self.view.ranks()));
+                let cut = is_whole_and_cut(whole, part, rank, self.view.ranks());
                 Err(StoreError::Size { key, worker, expected, got, cut })
             }
             _ => Ok(()),

@@ -27,7 +27,7 @@ use crate::wire::NodeId;
 use crate::wire::trees::{OVERLAYS_KEPT, Overlay, Ticket};
 
 pub use self::names::{is_of, name_of};
-pub use self::relay::{Relay, RelayPart, Step, Void, down_from_root};
+pub use self::relay::{Relay, Step, Void, down_from_root};
 pub use self::table::Table;
 
 /// Trees of one overlay; those beyond are not used.

@@ -18,10 +18,10 @@ use super::names::{is_of, name_of};
 use super::{Found, Table, Trees};
 use crate::values::kind::{RequestKind, kind_of};
 use crate::values::sum::{Addend, Sum, SumError};
-use crate::values::{Buffer, Dtype, KvPairs, key_at};
+use crate::values::{Buffer, Dtype, KeyPart, KvPairs, key_at};
 use crate::wire::elastic::Placed;
 use crate::wire::trees::{Hop, HopKind, Overlay, PushName, Ticket};
-use crate::wire::{Key, Meta, NodeId};
+use crate::wire::{Meta, NodeId};
 
 /// Messages that wait for their overlay; of more the oldest are forgotten, and their workers ask
 /// once that overlay is below the floor. Honest nodes send fewer: each child has one round of a
@@ -39,7 +39,7 @@ pub enum Step {
     /// Its own worker's request is answered: metadata as if they had come from `recver`.
     Answer(Meta, KvPairs),
     /// A ticket means nothing any more: a push of its worker that has not begun does not go by it.
-    Void(RelayPart, Void),
+    Void(KeyPart, Void),
 }
 
 /// A ticket that is void, and the one in its place, if the owner gave out one.
@@ -59,9 +59,6 @@ impl Void {
     }
 }
 
-/// A part of a key: the key, the first element, one past the last.
-pub type RelayPart = (Key, u64, u64);
-
 /// A sum that lacks somebody.
 #[derive(Debug)]
 pub(super) struct OpenSum {
@@ -71,7 +68,7 @@ pub(super) struct OpenSum {
     /// Whose pushes have come: those in the sum, and those that went on as they were.
     pub(super) workers: BTreeSet<NodeId>,
     sum: Sum<SumError>,
-    part: RelayPart,
+    part: KeyPart,
     /// What the message upwards says, but for the names: as the first push in it.
     meta: Meta,
     keys: Bytes,
@@ -89,8 +86,8 @@ pub(super) struct OwnPush {
 pub struct Relay {
     pub(super) me: NodeId,
     pub(super) trees: Arc<Trees>,
-    pub(super) sums: BTreeMap<RelayPart, OpenSum>,
-    pub(super) own: BTreeMap<RelayPart, OwnPush>,
+    pub(super) sums: BTreeMap<KeyPart, OpenSum>,
+    pub(super) own: BTreeMap<KeyPart, OwnPush>,
     pub(super) early: VecDeque<(Meta, KvPairs)>,
     /// Sums are made in the order of children, not of arrival.
     keeps_order: bool,
@@ -134,14 +131,15 @@ impl Relay {
     pub fn push(&mut self, request: Meta, kv: KvPairs, out: &mut Vec<Step>) {
         let Some((ticket, part)) = own_part(&request, &kv) else { return };
         let name = name_of(&request);
-        self.own.insert(part, OwnPush { ticket, request: request.clone() });
-        self.add(part, ticket, vec![name], (request, kv), out);
+        self.add(part, ticket, vec![name], &request, kv, out);
+        self.own.insert(part, OwnPush { ticket, request });
     }
 
     /// A message of another node of the tree.
     pub fn came(&mut self, meta: Meta, kv: KvPairs, out: &mut Vec<Step>) {
         let (Some(hop), Some(placed)) = (&meta.hop, &meta.placed) else { return };
-        let (part, ticket) = ((hop.key, placed.from, placed.to), hop.ticket);
+        let part = KeyPart { key: hop.key, from: placed.from, to: placed.to };
+        let ticket = hop.ticket;
         let kind = hop.kind();
         let trees = Arc::clone(&self.trees);
         let table = match trees.find(&ticket) {
@@ -157,7 +155,7 @@ impl Relay {
         match kind {
             HopKind::Up => {
                 let names = hop.names.clone();
-                self.add(part, ticket, names, (meta, kv), out);
+                self.add(part, ticket, names, &meta, kv, out);
             }
             HopKind::Down | HopKind::Void => {
                 // First to the others: they may have others behind them.
@@ -175,10 +173,11 @@ impl Relay {
     /// Adds to the sum of a part, and sends that if it lacks nobody any more.
     fn add(
         &mut self,
-        part: RelayPart,
+        part: KeyPart,
         ticket: Ticket,
         names: Vec<PushName>,
-        (meta, kv): (Meta, KvPairs),
+        meta: &Meta,
+        kv: KvPairs,
         out: &mut Vec<Step>,
     ) {
         let trees = Arc::clone(&self.trees);
@@ -206,11 +205,11 @@ impl Relay {
         }
         open.workers.append(&mut workers);
         let me = self.me;
-        if is_compressed(&meta) {
-            let meta = upwards(part, ticket, &meta);
+        if is_compressed(meta) {
+            let meta = upwards(part, ticket, meta);
             out.push(Step::Send(Meta { sender: me, ..to_parent(meta, names, parent) }, kv));
         } else {
-            open.add(names, &meta, kv, self.keeps_order);
+            open.add(names, meta, kv, self.keeps_order);
         }
         if open.workers.len() == table.through(me)
             && let Some(open) = self.sums.remove(&part)
@@ -222,7 +221,7 @@ impl Relay {
     }
 
     /// Nothing goes by a ticket any more.
-    fn void(&mut self, part: RelayPart, void: Void, out: &mut Vec<Step>) {
+    fn void(&mut self, part: KeyPart, void: Void, out: &mut Vec<Step>) {
         if self.sums.get(&part).is_some_and(|open| open.ticket == void.ticket) {
             self.sums.remove(&part);
         }
@@ -230,7 +229,7 @@ impl Relay {
     }
 
     /// What came down answers the own push, if it is about that.
-    fn answer(&mut self, part: RelayPart, meta: &Meta, kv: KvPairs, out: &mut Vec<Step>) {
+    fn answer(&mut self, part: KeyPart, meta: &Meta, kv: KvPairs, out: &mut Vec<Step>) {
         let (Some(hop), Some(told)) = (&meta.hop, &meta.placed) else { return };
         let is_void = hop.kind() == HopKind::Void;
         let Some(own) = self.own.get(&part).filter(|own| own.ticket == hop.ticket) else { return };
@@ -257,7 +256,7 @@ impl Relay {
 }
 
 impl OpenSum {
-    fn new(ticket: Ticket, part: RelayPart) -> Self {
+    fn new(ticket: Ticket, part: KeyPart) -> Self {
         let (names, workers) = (Vec::new(), BTreeSet::new());
         let (meta, keys) = (Meta::default(), Bytes::new());
         Self { ticket, names, workers, sum: Sum::Nothing, part, meta, keys }
@@ -326,7 +325,8 @@ impl OpenSum {
 
 /// What a message upwards says, but for the names: that of a sum whose first push is `first`, or of
 /// a push that goes on as it is.
-fn upwards((key, from, to): RelayPart, ticket: Ticket, first: &Meta) -> Meta {
+fn upwards(part: KeyPart, ticket: Ticket, first: &Meta) -> Meta {
+    let KeyPart { key, from, to } = part;
     let told = first.placed.as_ref();
     let told = |of: fn(&Placed) -> u64| told.map_or(0, of);
     let (term, epoch, overlay) = (told(|it| it.term), told(|it| it.epoch), told(|it| it.overlay));
@@ -361,11 +361,12 @@ fn is_compressed(push: &Meta) -> bool {
 }
 
 /// The part that a worker's push is about, and its ticket.
-fn own_part(request: &Meta, kv: &KvPairs) -> Option<(Ticket, RelayPart)> {
+fn own_part(request: &Meta, kv: &KvPairs) -> Option<(Ticket, KeyPart)> {
     let placed = request.placed.as_ref()?;
     // Of a compressed push the first key says how many elements there are.
     let key = key_at(&kv.keys, usize::from(is_compressed(request)))?;
-    Some((*placed.ticket.clone()?, (key, placed.from, placed.to)))
+    let part = KeyPart { key, from: placed.from, to: placed.to };
+    Some((*placed.ticket.clone()?, part))
 }
 
 /// What a node sends to its children of what comes down. `kv`: its keys always, and the values of

@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use super::*;
 use crate::values::kind::{RequestKind, command_of};
-use crate::values::{Buffer, Dtype, KvPairs};
+use crate::values::{Buffer, Dtype, KeyPart, KvPairs};
 use crate::wire::elastic::Placed;
 use crate::wire::trees::{Hop, HopKind, PushName, TreeNode, TreeTable};
 use crate::wire::{Meta, server_id, worker_id};
@@ -192,7 +192,8 @@ fn a_void_ticket_sends_every_push_back() {
     let placed = Placed { to: 2, again: true, ticket: next.map(Box::new), ..Placed::default() };
     let left = tell(&mut relays, &sum, placed, &KvPairs::default());
     let void = Void { ticket: ticket(1, 1), next };
-    let told = |step: &&Step| matches!(step, Step::Void((KEY, 0, 2), told) if *told == void);
+    const PART: KeyPart = KeyPart { key: KEY, from: 0, to: 2 };
+    let told = |step: &&Step| matches!(step, Step::Void(PART, told) if *told == void);
     let void = left.iter().filter(told).count();
     let again = left.iter().filter_map(|step| match step {
         Step::Answer(meta, _) => {

@@ -20,6 +20,6 @@ pub use pslite_elements::{Allocator, Buffer, Dtype, Memory};
 pub use form::{Form, Misfit};
 pub use pairs::{KEY_SIZE, KvPairs, LEN_SIZE, iter_lens, key_at};
 pub(crate) use pairs::{iter_keys, lower_bound};
-pub use ranges::{KeyRange, is_whole_and_cut, server_key_ranges};
+pub use ranges::{KeyPart, KeyRange, is_whole_and_cut, server_key_ranges};
 pub use routes::KeyRoutes;
 pub use spaces::{KeySpace, SHARED, SPACE_KEYS, Space, SpaceError};

@@ -27,6 +27,17 @@ impl KeyRange {
     }
 }
 
+/// Elements of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct KeyPart {
+    /// The wire key.
+    pub key: Key,
+    /// The first element.
+    pub from: u64,
+    /// One past the last element; 0: all of a key whose length its worker does not know.
+    pub to: u64,
+}
+
 /// The ranges of `n` servers, by rank (postoffice.cc:169-180). The division comes first and is
 /// whole, so up to `n - 1` of the largest keys, and `u64::MAX` always, belong to nobody.
 #[must_use]
@@ -39,7 +50,7 @@ pub fn server_key_ranges(n: usize) -> Vec<KeyRange> {
 /// server of that rank: it cuts arrays from a bound on (kvstore_dist.h, EncodeDefaultKey). Two
 /// workers with unequal bounds disagree like that. In elements.
 #[must_use]
-pub fn is_whole_and_cut(one: u64, other: u64, (rank, servers): (usize, usize)) -> bool {
+pub fn is_whole_and_cut(one: u64, other: u64, rank: usize, servers: usize) -> bool {
     let (whole, part) = (one.max(other), one.min(other));
     // Doubles, as there.
     let border = |rank: usize| (whole as f64 / servers as f64 * rank as f64).round() as u64;
@@ -52,9 +63,9 @@ mod tests {
 
     #[test]
     fn an_array_and_its_slice_are_told_from_two_arrays() {
-        assert!(is_whole_and_cut(2001, 1001, (0, 2)) && is_whole_and_cut(1000, 2001, (1, 2)));
-        assert!(!is_whole_and_cut(2000, 900, (0, 2)) && !is_whole_and_cut(7, 7, (0, 2)));
-        assert!(!is_whole_and_cut(2000, 1000, (0, 1)), "nothing is cut for one server");
+        assert!(is_whole_and_cut(2001, 1001, 0, 2) && is_whole_and_cut(1000, 2001, 1, 2));
+        assert!(!is_whole_and_cut(2000, 900, 0, 2) && !is_whole_and_cut(7, 7, 0, 2));
+        assert!(!is_whole_and_cut(2000, 1000, 0, 1), "nothing is cut for one server");
     }
 
     #[test]

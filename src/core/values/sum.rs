@@ -98,9 +98,13 @@ impl<E: From<SumError>> Sum<E> {
             (
                 Self::One(Addend::Rows { rows: a, values: x }),
                 Addend::Rows { rows: b, values: y },
-            ) => merge((&a, &x), (&b, &y), dtype)?,
+            ) => {
+                let first = RowValues { rows: &a, values: &x };
+                first.merge(RowValues { rows: &b, values: &y }, dtype)?
+            }
             (Self::Rows { rows, values }, Addend::Rows { rows: more, values: other }) => {
-                merge((&rows, values.bytes()), (&more, &other), dtype)?
+                let first = RowValues { rows: &rows, values: values.bytes() };
+                first.merge(RowValues { rows: &more, values: &other }, dtype)?
             }
             _ => return Err(SumError::Mixed.into()),
         };
@@ -255,39 +259,56 @@ impl<E> Addend<E> {
     }
 }
 
-/// Bytes of one row, of that many rows' bytes; 0 if there are none.
-fn row_size(rows: usize, bytes: usize) -> usize {
-    bytes.checked_div(rows).unwrap_or(0)
+/// Some rows of a matrix.
+#[derive(Clone, Copy)]
+struct RowValues<'a> {
+    /// Their numbers, in ascending order, each once.
+    rows: &'a [i64],
+    /// Their values, one after the other.
+    values: &'a [u8],
 }
 
-/// The rows that either has, ascending; those that both have are added, the first one first.
-fn merge<E>(a: (&[i64], &[u8]), b: (&[i64], &[u8]), dtype: Dtype) -> Result<Sum<E>, SumError> {
-    let size = row_size(a.0.len(), a.1.len()).max(row_size(b.0.len(), b.1.len()));
-    let mut rows: Vec<i64> = a.0.iter().chain(b.0).copied().collect();
-    rows.sort_unstable();
-    rows.dedup();
-    let mut values = Buffer::zeroed(rows.len() * size);
-    let row_of = |bytes: &[u8], at: usize| at * size..((at + 1) * size).min(bytes.len());
-    let (mut i, mut j) = (0, 0);
-    for (at, row) in rows.iter().enumerate() {
-        let target = at * size..(at + 1) * size;
-        let in_a = a.0.get(i) == Some(row);
-        let in_b = b.0.get(j) == Some(row);
-        if in_a {
-            values.bytes_mut()[target.clone()].copy_from_slice(&a.1[row_of(a.1, i)]);
-            i += 1;
-        }
-        if in_b {
-            let from = &b.1[row_of(b.1, j)];
-            if in_a {
-                kernels::add(dtype, &mut values.bytes_mut()[target], from)?;
-            } else {
-                values.bytes_mut()[target].copy_from_slice(from);
-            }
-            j += 1;
-        }
+impl RowValues<'_> {
+    /// Bytes of one row; 0 if there are none.
+    fn row_size(self) -> usize {
+        self.values.len().checked_div(self.rows.len()).unwrap_or(0)
     }
-    Ok(Sum::Rows { rows, values })
+
+    /// Which row stands there, as a number.
+    fn row_at(self, at: usize) -> Option<i64> {
+        self.rows.get(at).copied()
+    }
+
+    /// The rows that either has, ascending; those that both have are added, the own one first.
+    fn merge<E>(self, other: RowValues<'_>, dtype: Dtype) -> Result<Sum<E>, SumError> {
+        let size = self.row_size().max(other.row_size());
+        let mut rows: Vec<i64> = self.rows.iter().chain(other.rows).copied().collect();
+        rows.sort_unstable();
+        rows.dedup();
+        let mut values = Buffer::zeroed(rows.len() * size);
+        let row_of = |bytes: &[u8], at: usize| at * size..((at + 1) * size).min(bytes.len());
+        let (mut i, mut j) = (0, 0);
+        for (at, row) in rows.iter().enumerate() {
+            let target = at * size..(at + 1) * size;
+            let is_own = self.row_at(i) == Some(*row);
+            let is_others = other.row_at(j) == Some(*row);
+            if is_own {
+                let from = &self.values[row_of(self.values, i)];
+                values.bytes_mut()[target.clone()].copy_from_slice(from);
+                i += 1;
+            }
+            if is_others {
+                let from = &other.values[row_of(other.values, j)];
+                if is_own {
+                    kernels::add(dtype, &mut values.bytes_mut()[target], from)?;
+                } else {
+                    values.bytes_mut()[target].copy_from_slice(from);
+                }
+                j += 1;
+            }
+        }
+        Ok(Sum::Rows { rows, values })
+    }
 }
 
 #[cfg(test)]

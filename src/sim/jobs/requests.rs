@@ -435,7 +435,7 @@ impl<D> CustomerRequests<D> {
         let Message { meta, data } = message;
         let newest = self.side.relay().map_or(0, |relay| relay.trees().number());
         let mut done = WorkerOutput::default();
-        if let Some((meta, kv)) = self.sabotage.hop_in((meta, pairs_of(data)), newest) {
+        if let Some((meta, kv)) = self.sabotage.hop_in(meta, pairs_of(data), newest) {
             self.side.hop(now, meta, kv, &mut done);
         }
         self.perform(done, ledger, out)

@@ -11,8 +11,7 @@ use pslite_core::cluster::Policy;
 use pslite_core::cluster::journal::Change;
 use pslite_core::kv::flights::{AheadSlice, Brought, Outgoing as Sent};
 use pslite_core::store::{Outbound, Outgoing};
-use pslite_core::trees::RelayPart;
-use pslite_core::values::KvPairs;
+use pslite_core::values::{KeyPart, KvPairs};
 use pslite_core::wire::balance::{BalanceMessage, BalanceShare};
 use pslite_core::wire::elastic::{
     Claim, Holding, KeyRoute, Mark, Placed, Route, SchedulerMessage, Transfer, TransferKind,
@@ -44,8 +43,8 @@ pub(super) struct Sabotage {
     claims: Vec<Claim>,
     routes: BTreeMap<Key, Vec<Route>>,
     brought: BTreeMap<Key, Brought>,
-    tickets: BTreeMap<RelayPart, Ticket>,
-    values: BTreeMap<RelayPart, Bytes>,
+    tickets: BTreeMap<KeyPart, Ticket>,
+    values: BTreeMap<KeyPart, Bytes>,
     share: Option<BalanceShare>,
     /// Pushes that came.
     pushes: u64,
@@ -302,12 +301,13 @@ impl Sabotage {
     /// knows.
     pub(super) fn hop_in(
         &mut self,
-        (mut meta, mut kv): (Meta, KvPairs),
+        mut meta: Meta,
+        mut kv: KvPairs,
         number: u64,
     ) -> Option<(Meta, KvPairs)> {
         let Some(hop) = &mut meta.hop else { return Some((meta, kv)) };
-        let part = meta.placed.as_ref().map_or((0, 0), |placed| (placed.from, placed.to));
-        let part = (hop.key, part.0, part.1);
+        let (from, to) = meta.placed.as_ref().map_or((0, 0), |placed| (placed.from, placed.to));
+        let part = KeyPart { key: hop.key, from, to };
         if self.is(Plant::EarlyHopLost) && hop.ticket.overlay > number {
             return None;
         }

@@ -6,7 +6,23 @@ use smallvec::SmallVec;
 use super::part::{Part, PartState};
 use crate::values::KvPairs;
 use crate::values::form::one_len;
-use crate::wire::Key;
+use crate::wire::elastic::Placed;
+use crate::wire::{Key, NodeId};
+
+/// An answer to a part of a slice.
+#[derive(Clone, Debug)]
+pub struct PartAnswer<'a> {
+    /// The request.
+    pub timestamp: i32,
+    /// Who gives it.
+    pub from: NodeId,
+    /// Which part it is about, and what it teaches; none, if a server without pieces gives it.
+    pub placed: Option<&'a Placed>,
+    /// Keys, values and lens.
+    pub pairs: KvPairs,
+    /// The server refused the request.
+    pub refused: bool,
+}
 
 /// What an answer brought.
 #[derive(Clone, Debug, PartialEq, Eq)]

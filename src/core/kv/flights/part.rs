@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::wire::NodeId;
+use crate::values::KeyPart;
 use crate::wire::trees::Ticket;
+use crate::wire::{Key, NodeId};
 
 /// Elements of a slice's key that one piece has.
 #[derive(Clone, Debug)]
@@ -55,6 +56,11 @@ pub(super) enum By {
 }
 
 impl Part {
+    /// Its elements, of its slice's key.
+    pub(super) const fn of_key(&self, key: Key) -> KeyPart {
+        KeyPart { key, from: self.from, to: self.to }
+    }
+
     /// Which way it goes if it is sent now, and not along a tree.
     pub(super) const fn way(&self) -> PartWay {
         PartWay { next: self.owner, by: if self.asks { By::Name } else { By::Itself } }

@@ -34,7 +34,7 @@ impl Flights {
                 continue;
             };
             let blocked =
-                || push && pushes.is_some_and(|all| self.is_blocked(all, name, (part, way)));
+                || push && pushes.is_some_and(|all| self.is_blocked(all, name, part, way));
             if since > now || !self.may_send_to(part.owner) || blocked() {
                 waits = true;
             } else {
@@ -67,7 +67,7 @@ impl Flights {
                 kv = KvPairs { keys: kv.keys, ..KvPairs::default() };
             }
             let (ticket, overlay) = match &mut self.tickets {
-                Some(tickets) if push => tickets.use_for(key, (part.from, part.to), way),
+                Some(tickets) if push => tickets.use_for(part.of_key(key), way),
                 _ => (None, 0),
             };
             let placed = Placed {
@@ -97,12 +97,7 @@ impl Flights {
     }
 
     /// True if a part of a push would overtake an earlier push of the same elements.
-    fn is_blocked(
-        &self,
-        pushes: &KeyPushes,
-        name: SliceName,
-        (part, way): (&Part, PartWay),
-    ) -> bool {
+    fn is_blocked(&self, pushes: &KeyPushes, name: SliceName, part: &Part, way: PartWay) -> bool {
         let earlier = pushes.before(name).filter_map(|other| self.open.get(&other));
         earlier.flat_map(|flight| &flight.parts).any(|other| part.overtakes(way, other))
     }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use super::part::{By, Part, PartState, PartWay};
 use super::{Flights, Slice};
-use crate::trees::{self, Found, Table, Trees, Void};
-use crate::values::Form;
+use crate::trees::{Found, Table, Trees, Void};
+use crate::values::{Form, KeyPart};
 use crate::wire::elastic::Placed;
 use crate::wire::trees::{PartTicket, Ticket};
 use crate::wire::{Key, NodeId, worker_id};
@@ -29,11 +29,11 @@ pub(super) struct Tickets {
     trees: Arc<Trees>,
     /// Who has a tree of the newest overlay in which this worker is.
     roots: BTreeSet<NodeId>,
-    /// By the part of the key: its first element, and one past its last. Parts are disjoint.
-    of: BTreeMap<Key, BTreeMap<(u64, u64), OwnerWord>>,
+    /// Parts are disjoint.
+    of: BTreeMap<KeyPart, OwnerWord>,
     /// The last ticket of each part that was void: that can be heard before the ticket itself,
     /// which came down another tree.
-    void: BTreeMap<(Key, (u64, u64)), Void>,
+    void: BTreeMap<KeyPart, Void>,
 }
 
 /// What the owner of a part has said of the next push.
@@ -74,18 +74,14 @@ impl Tickets {
         self.trees.number()
     }
 
-    fn get(&self, key: Key, range: (u64, u64)) -> Option<OwnerWord> {
-        self.of.get(&key)?.get(&range).copied()
+    fn get(&self, part: KeyPart) -> Option<OwnerWord> {
+        self.of.get(&part).copied()
     }
 
     /// The ticket of a part, which is used now or means nothing any more.
-    fn take(&mut self, key: Key, range: (u64, u64)) -> Option<Ticket> {
-        let of_key = self.of.get_mut(&key)?;
-        let Some(OwnerWord::Ticket(ticket)) = of_key.get(&range).copied() else { return None };
-        of_key.remove(&range);
-        if of_key.is_empty() {
-            self.of.remove(&key);
-        }
+    fn take(&mut self, part: KeyPart) -> Option<Ticket> {
+        let Some(OwnerWord::Ticket(ticket)) = self.get(part) else { return None };
+        self.of.remove(&part);
         Some(ticket)
     }
 
@@ -108,7 +104,8 @@ impl Tickets {
             for PartTicket { from, to, ticket } in
                 placed.tickets.iter().take(TOLD_MAX).filter(is_within)
             {
-                self.told(key, (*from, *to), *ticket, overlay, placed.again);
+                let told = KeyPart { key, from: *from, to: *to };
+                self.told(told, *ticket, overlay, placed.again);
             }
             return;
         }
@@ -118,29 +115,22 @@ impl Tickets {
             return;
         }
         // Who pushed a whole key is told how long it is.
-        let range = match (part.to, &placed.routes[..]) {
-            (0, [route]) => (route.from, route.to),
-            _ => (part.from, part.to),
+        let told = match (part.to, &placed.routes[..]) {
+            (0, [route]) => KeyPart { key, from: route.from, to: route.to },
+            _ => part.of_key(key),
         };
-        self.told(key, range, placed.ticket.as_deref().copied(), overlay, placed.again);
+        self.told(told, placed.ticket.as_deref().copied(), overlay, placed.again);
     }
 
     /// The owner of a part says which ticket its next push has, if it has one. `again`: of a push
     /// that was to be sent again; what was said of an earlier one may be newer.
-    fn told(
-        &mut self,
-        key: Key,
-        (from, to): (u64, u64),
-        ticket: Option<Ticket>,
-        overlay: u64,
-        again: bool,
-    ) {
-        if from >= to {
+    fn told(&mut self, part: KeyPart, ticket: Option<Ticket>, overlay: u64, again: bool) {
+        if part.from >= part.to {
             return;
         }
-        let in_force = ticket.and_then(|ticket| self.in_force(key, (from, to), ticket));
+        let in_force = ticket.and_then(|ticket| self.in_force(part, ticket));
         let is_void = ticket.is_some() && in_force.is_none();
-        let known = self.get(key, (from, to));
+        let known = self.get(part);
         let is_older = match (in_force, known) {
             (Some(ticket), Some(OwnerWord::Ticket(known))) => ticket.is_before(&known),
             (None, Some(OwnerWord::Ticket(_))) => again || is_void,
@@ -149,18 +139,18 @@ impl Tickets {
         if is_older {
             return;
         }
-        let of_key = self.of.entry(key).or_default();
         // The piece may have been cut since.
-        let until = of_key.range(..(to, 0)).rev();
+        let before = |end| KeyPart { key: part.key, from: end, to: 0 };
+        let until = self.of.range(before(0)..before(part.to)).rev();
         let over: Vec<_> =
-            until.map(|(range, _)| *range).take_while(|(_, end)| from < *end).collect();
-        over.iter().for_each(|range| _ = of_key.remove(range));
-        of_key.insert((from, to), in_force.map_or(OwnerWord::Alone(overlay), OwnerWord::Ticket));
+            until.map(|(known, _)| *known).take_while(|known| part.from < known.to).collect();
+        over.iter().for_each(|known| _ = self.of.remove(known));
+        self.of.insert(part, in_force.map_or(OwnerWord::Alone(overlay), OwnerWord::Ticket));
     }
 
     /// A ticket, or the one in its place; `None`: it is void.
-    fn in_force(&self, key: Key, range: (u64, u64), ticket: Ticket) -> Option<Ticket> {
-        match self.void.get(&(key, range)) {
+    fn in_force(&self, part: KeyPart, ticket: Ticket) -> Option<Ticket> {
+        match self.void.get(&part) {
             Some(void) if void.ticket == ticket => void.next,
             Some(void) if !void.ticket.is_before(&ticket) => None,
             _ => Some(ticket),
@@ -168,7 +158,7 @@ impl Tickets {
     }
 
     fn go(&self, key: Key, part: &Part, is_long: bool) -> Go {
-        let alone = match self.get(key, (part.from, part.to)) {
+        let alone = match self.get(part.of_key(key)) {
             None => 0,
             Some(OwnerWord::Alone(overlay)) => overlay,
             Some(OwnerWord::Ticket(ticket)) => return self.go_by(ticket),
@@ -204,13 +194,8 @@ impl Tickets {
 
     /// A push of a part is sent that way: the ticket that it names, which is used now, and the
     /// newest overlay that this worker knows.
-    pub(super) fn use_for(
-        &mut self,
-        key: Key,
-        range: (u64, u64),
-        way: PartWay,
-    ) -> (Option<Ticket>, u64) {
-        let known = self.take(key, range);
+    pub(super) fn use_for(&mut self, part: KeyPart, way: PartWay) -> (Option<Ticket>, u64) {
+        let known = self.take(part);
         let ticket = match way.by {
             By::Tree(ticket) => Some(ticket),
             By::Itself => known,
@@ -237,21 +222,20 @@ impl Flights {
     }
 
     /// A ticket means nothing any more. A push that was to use it uses the one in its place.
-    pub fn void_ticket(&mut self, (key, from, to): trees::RelayPart, void: Void) {
+    pub fn void_ticket(&mut self, part: KeyPart, void: Void) {
         let Some(tickets) = &mut self.tickets else { return };
-        let range = (from, to);
-        let last = tickets.void.entry((key, range)).or_insert(void);
+        let last = tickets.void.entry(part).or_insert(void);
         if last.ticket.is_before(&void.ticket) {
             *last = void;
         }
-        let Some(OwnerWord::Ticket(own)) = tickets.get(key, range) else { return };
-        let next = tickets.in_force(key, range, own);
+        let Some(OwnerWord::Ticket(own)) = tickets.get(part) else { return };
+        let next = tickets.in_force(part, own);
         if next == Some(own) {
             return;
         }
-        tickets.take(key, range);
+        tickets.take(part);
         if let Some(next) = next {
-            tickets.of.entry(key).or_default().insert(range, OwnerWord::Ticket(next));
+            tickets.of.insert(part, OwnerWord::Ticket(next));
         }
     }
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::*;
-use crate::kv::flights::{Answered, Outgoing};
+use crate::kv::flights::{Answered, Outgoing, PartAnswer};
 use crate::values::KvPairs;
 use crate::wire::Meta;
 use crate::wire::elastic::Route;
@@ -52,9 +52,15 @@ fn answer(flights: &mut Flights, to: &Outgoing, told: Placed) -> (Answered, Vec<
     let asked = to.meta.placed.clone().unwrap();
     let Placed { again, ticket, tickets, routes, overlay, .. } = told;
     let placed = Placed { again, ticket, tickets, routes, overlay, ..asked };
-    let who = (to.meta.timestamp, to.meta.recver);
-    let (nothing, mut out) = ((KvPairs::default(), false), Vec::new());
-    let answered = flights.answered(NOW, who, Some(&placed), nothing, &mut out).unwrap();
+    let answer = PartAnswer {
+        timestamp: to.meta.timestamp,
+        from: to.meta.recver,
+        placed: Some(&placed),
+        pairs: KvPairs::default(),
+        refused: false,
+    };
+    let mut out = Vec::new();
+    let answered = flights.answered(NOW, answer, &mut out).unwrap();
     flights.validate().unwrap();
     (answered, out)
 }
@@ -180,7 +186,8 @@ fn a_push_whose_ticket_is_void_goes_alone_at_once() {
     let (_, by_tree) = answer(&mut flights, &question[0], told);
     let bytes = LENGTH as usize;
     assert_eq!(sent(&by_tree), [(worker_id(1), false, bytes, Some(ticket(1)))]);
-    flights.void_ticket((KEY, 0, LENGTH), Void::of(ticket(1)));
+    let part = KeyPart { key: KEY, from: 0, to: LENGTH };
+    flights.void_ticket(part, Void::of(ticket(1)));
     let (_, alone) = answer(&mut flights, &by_tree[0], again());
     assert_eq!(sent(&alone), [(A, false, bytes, None)]);
 }
@@ -251,7 +258,7 @@ fn who_asked_and_does_not_fit_is_refused_by_the_owner() {
 fn a_push_uses_the_ticket_in_the_place_of_one_that_is_void() {
     let new = |round| Ticket { overlay: 2, ..ticket(round) };
     let void = |round| Void { ticket: ticket(round), next: Some(new(round)) };
-    let part = (KEY, 0, LENGTH);
+    let part = KeyPart { key: KEY, from: 0, to: LENGTH };
     let (me, bytes) = (worker_id(1), LENGTH as usize);
     let mut flights = flights();
     let question = push(&mut flights, 0, LENGTH);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{AnsweredBy, WorkerOutput, WorkerSide};
-use crate::kv::flights::{Answered, Brought};
+use crate::kv::flights::{Answered, Brought, PartAnswer};
 use crate::kv::worker::Response;
 use crate::kv::{Failure, FailureKind};
 use crate::values::KvPairs;
@@ -63,14 +63,18 @@ impl<D> WorkerSide<D> {
     ) {
         self.rounds.answered(now, meta.sender);
         let Some(moving) = &mut self.moving else { return };
-        let who = (meta.timestamp, meta.sender);
         let again = meta.placed.as_ref().is_some_and(|placed| placed.again);
         let no_keys = meta.error.is_empty() && meta.pull && pairs.keys.is_empty() && !again;
         let no_keys = no_keys.then(|| without_keys(meta.sender));
         let error = no_keys.as_ref().unwrap_or(&meta.error);
-        let brought = (pairs, !error.is_empty());
-        let placed = meta.placed.as_ref();
-        let answered = moving.flights.answered(now, who, placed, brought, &mut out.parts);
+        let answer = PartAnswer {
+            timestamp: meta.timestamp,
+            from: meta.sender,
+            placed: meta.placed.as_ref(),
+            pairs,
+            refused: !error.is_empty(),
+        };
+        let answered = moving.flights.answered(now, answer, &mut out.parts);
         if moving.flights.all_answered() {
             self.rounds.rests(now);
         }

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::{Plant, Sabotage};
+use pslite_core::values::KeyPart;
 use pslite_core::wire::Key;
 use pslite_core::wire::exchange::word::ExchangeReport;
 use pslite_core::worker::LocalStep;
@@ -15,7 +16,8 @@ impl Sabotage {
 
     /// The value that servers answered of a key, as the local model is told it.
     pub(in crate::jobs) fn global(&mut self, key: Key, value: Bytes) -> Bytes {
-        let first = self.values.entry((key, 0, 0)).or_insert_with(|| value.clone()).clone();
+        let whole = KeyPart { key, from: 0, to: 0 };
+        let first = self.values.entry(whole).or_insert_with(|| value.clone()).clone();
         if self.is(Plant::SwapForgotten) { first } else { value }
     }
 

@@ -9,7 +9,7 @@ use super::*;
 use crate::cluster::claimed::Claimed;
 use crate::cluster::claims::{ClaimEvidence, Pieces, resolve};
 use crate::cluster::tenures::Tenures;
-use crate::kv::flights::{Answered as Part, Flights, Slice};
+use crate::kv::flights::{Answered as Part, Flights, PartAnswer, Slice};
 use crate::random::Random;
 use crate::values::{Form, KvPairs};
 use crate::wire::elastic::Claim;
@@ -249,9 +249,9 @@ impl Play {
             Message::Policy(word) => worker.flights.policy(now, &word, &mut out).unwrap(),
             Message::Answer(meta, kv, _) => {
                 assert!(meta.error.is_empty(), "{meta:?}");
-                let who = (meta.timestamp, from);
-                let placed = meta.placed.as_ref();
-                let part = worker.flights.answered(now, who, placed, (kv, false), &mut out);
+                let (timestamp, placed) = (meta.timestamp, meta.placed.as_ref());
+                let answer = PartAnswer { timestamp, from, placed, pairs: kv, refused: false };
+                let part = worker.flights.answered(now, answer, &mut out);
                 if let Part::Whole { brought, .. } = part.unwrap() {
                     self.ended(id, meta.timestamp, &brought.pairs.vals);
                 }
