@@ -58,7 +58,7 @@ fn best_step(pieces: &[PieceLoad], model: &Model, loads: &[f64]) -> Option<Owner
                 back.filter(|back| back.is_some_and(|b| size_of(pieces, b) < size)).chain([None])
             {
                 let change = size - back.map_or(0.0, |back| size_of(pieces, back));
-                let seconds = changed(model, loads, (slowest, other), change);
+                let seconds = changed(model, loads, slowest, other, change);
                 if best.as_ref().is_none_or(|best| seconds < best.seconds) {
                     let first = (piece, other);
                     let owners = [Some(first), back.map(|back| (back, slowest))];
@@ -94,7 +94,7 @@ fn sizes(pieces: &[PieceLoad], model: &Model, server: usize) -> Vec<usize> {
 }
 
 /// Seconds of a round after so many bytes changed from one server to another.
-fn changed(model: &Model, loads: &[f64], (from, to): (usize, usize), amount: f64) -> f64 {
+fn changed(model: &Model, loads: &[f64], from: usize, to: usize, amount: f64) -> f64 {
     let mut loads = loads.to_vec();
     if let Some(load) = loads.get_mut(from) {
         *load = (*load - amount).max(0.0);

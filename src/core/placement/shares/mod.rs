@@ -134,7 +134,7 @@ fn plan_for(
     let need = Need { forced, joining: fills(&loads, model, &moves) };
     let after = apply(pieces, &moves)?;
     let moved_bytes = moved_bytes(pieces, &moves);
-    if !need.forced && !pays(model, (pieces, &after), moved_bytes, need, parameters) {
+    if !need.forced && !pays(model, pieces, &after, moved_bytes, need, parameters) {
         return Ok(None);
     }
     let total = loads.iter().sum::<f64>() + homeless;
@@ -182,7 +182,8 @@ const fn theta(need: Need, parameters: &ShareParameters) -> f64 {
 /// more than the time it costs to move.
 fn pays(
     model: &Model,
-    (old, new): (&[PieceLoad], &[PieceLoad]),
+    old: &[PieceLoad],
+    new: &[PieceLoad],
     moved: u64,
     need: Need,
     parameters: &ShareParameters,
