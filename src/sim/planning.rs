@@ -8,7 +8,8 @@ use pslite_core::placement::cost::{Model, Replicas, Server, Worker};
 use pslite_core::placement::layout::{LayoutError, PieceLoad, Plan, apply};
 use pslite_core::placement::shares::{ShareParameters, plan};
 use pslite_core::random::Random;
-use pslite_core::wire::{Key, server_id, worker_id};
+use pslite_core::values::KeyPart;
+use pslite_core::wire::{server_id, worker_id};
 
 /// A megabit per second, in bytes.
 const MBIT: f64 = 125_000.0;
@@ -106,7 +107,8 @@ fn layout(config: &PlanningConfig, random: &mut Random) -> Vec<PieceLoad> {
         let doublings = random.below(DOUBLINGS);
         let elements = (SMALLEST << doublings) + random.below(SMALLEST << doublings);
         if elements < BIG {
-            layout.push(piece(key, (0, elements), (key.wrapping_mul(9973) % servers) as usize));
+            let rank = key.wrapping_mul(9973) % servers;
+            layout.push(piece(KeyPart { key, from: 0, to: elements }, rank as usize));
             continue;
         }
         let mut from = 0;
@@ -114,7 +116,7 @@ fn layout(config: &PlanningConfig, random: &mut Random) -> Vec<PieceLoad> {
             let border = |rank: u64| elements * rank / servers / ALIGN * ALIGN;
             let to = if rank + 1 == servers { elements } else { border(rank + 1) };
             if from < to {
-                layout.push(piece(key, (from, to), rank as usize));
+                layout.push(piece(KeyPart { key, from, to }, rank as usize));
                 from = to;
             }
         }
@@ -123,7 +125,8 @@ fn layout(config: &PlanningConfig, random: &mut Random) -> Vec<PieceLoad> {
 }
 
 /// Values of four bytes, with as much of an optimizer's state.
-const fn piece(key: Key, (from, to): (u64, u64), rank: usize) -> PieceLoad {
+const fn piece(part: KeyPart, rank: usize) -> PieceLoad {
+    let KeyPart { key, from, to } = part;
     let bytes = (to - from) * 4;
     let (state_bytes, divisible, align) = (bytes, true, ALIGN);
     let owner = server_id(rank);

@@ -28,7 +28,8 @@ impl Desk {
     pub(super) fn asked(
         &mut self,
         view: &View<'_>,
-        (from, word): (NodeId, &[u8]),
+        from: NodeId,
+        word: &[u8],
         sabotage: &Sabotage,
         out: &mut Vec<Output>,
     ) {

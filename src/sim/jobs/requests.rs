@@ -29,6 +29,18 @@ const LEAST_ASKED: u64 = 96;
 /// What is over: whose, and with what values or error.
 pub(super) type Over<D> = (i32, D, Result<Assembled, String>);
 
+/// A request that is to be made.
+pub(super) struct NewRequest<D> {
+    /// The command.
+    pub(super) head: i32,
+    pub(super) push: bool,
+    pub(super) pull: bool,
+    /// As the customer knows its keys.
+    pub(super) kv: KvPairs,
+    /// What it is for.
+    pub(super) payload: D,
+}
+
 /// See the module. `D` says what a request is for.
 pub(super) struct CustomerRequests<D> {
     customer: i32,
@@ -77,13 +89,11 @@ impl<D> CustomerRequests<D> {
     pub(super) fn values(
         &mut self,
         now: Duration,
-        kind: (i32, bool, bool),
-        kv: &KvPairs,
-        payload: D,
+        request: NewRequest<D>,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) -> Result<i32, String> {
-        let (meta, slices) = self.open(kind, kv, payload)?;
+        let (meta, slices) = self.open(request)?;
         match self.side.who_answers(false, &meta, &slices) {
             Answerer::Ahead(mut all) => {
                 self.sabotage.ahead(&mut all);
@@ -98,23 +108,19 @@ impl<D> CustomerRequests<D> {
     ///
     /// # Errors
     /// It does not fit the ranges.
-    fn open(
-        &mut self,
-        (head, push, pull): (i32, bool, bool),
-        kv: &KvPairs,
-        payload: D,
-    ) -> Result<(Meta, Slices), String> {
+    fn open(&mut self, request: NewRequest<D>) -> Result<(Meta, Slices), String> {
+        let NewRequest { head, push, pull, kv, payload } = request;
         let ranks: Vec<NodeId> = (0..self.servers).map(server_id).collect();
         let timestamp = self.side.requests_mut().new_request(&ranks);
         let placed = self.space.map(|space| space.place(&kv.keys)).transpose();
         let keys = placed.map_err(|error| error.to_string())?.unwrap_or_else(|| kv.keys.clone());
-        let kv = &KvPairs { keys, ..kv.clone() };
+        let kv = KvPairs { keys, ..kv };
         let pending = if pull {
             Pending::pull(kv.keys.clone(), false, payload)
         } else {
             Pending::push(payload)
         };
-        let slices = slice(kv, 1, self.side.ranges()).map_err(|error| error.to_string())?;
+        let slices = slice(&kv, 1, self.side.ranges()).map_err(|error| error.to_string())?;
         if self.side.requests_mut().expect(timestamp, pending).is_err() {
             return Err("a new request is over already".to_owned());
         }
@@ -168,11 +174,9 @@ impl<D> CustomerRequests<D> {
     /// It does not fit the ranges.
     pub(super) fn ask_local(
         &mut self,
-        kind: (i32, bool, bool),
-        kv: &KvPairs,
-        payload: D,
+        request: NewRequest<D>,
     ) -> Result<(Meta, Slices, i32), String> {
-        let (meta, slices) = self.open(kind, kv, payload)?;
+        let (meta, slices) = self.open(request)?;
         self.side.keep_local(meta.timestamp);
         let name = self.name_of(meta.timestamp);
         Ok((meta, slices, name))

@@ -177,7 +177,7 @@ impl Scheduler {
                     self.asked(view, from, &bytes, ledger, out)
                 }
                 Action::Told { from, topic: Topic::Exchange, bytes } => {
-                    self.exchange.asked(view, (from, &bytes), &self.sabotage, out);
+                    self.exchange.asked(view, from, &bytes, &self.sabotage, out);
                     ledger.promised(view.process, self.exchange.validate());
                 }
                 Action::Told { from, topic: Topic::Measure, bytes } => {
@@ -216,7 +216,7 @@ impl Scheduler {
         }
         let opened = words.iter().filter(|(_, word)| word.kind == BalanceKind::Opened as i32);
         opened.for_each(|(to, word)| {
-            let worker = (*to, view.cluster.life_of(*to));
+            let worker = Worker { node: *to, life: view.cluster.life_of(*to) };
             ledger.placed(worker, word.instance, word.iteration);
         });
         ledger.promised(view.process, self.coordinator.validate());

@@ -17,7 +17,7 @@ pub(super) use self::purpose::Purpose;
 use super::config::{Exchanges, Sessions, Stays};
 use super::ledger::Ledger;
 use super::paces::Paces;
-use super::requests::{CustomerRequests, Over};
+use super::requests::{CustomerRequests, NewRequest, Over};
 use super::sabotage::Sabotage;
 use super::script::ScriptStage;
 use super::server::word_of;
@@ -26,7 +26,7 @@ use crate::app::{APP, Input, Output, View};
 use pslite_core::cluster::{Action, Event};
 use pslite_core::invariant::Valid;
 use pslite_core::random::Random;
-use pslite_core::values::{KeyRange, KvPairs, Space, server_key_ranges};
+use pslite_core::values::{KeyRange, Space, server_key_ranges};
 use pslite_core::wire::elastic::KeyRoute;
 use pslite_core::wire::topic::Topic;
 use pslite_core::wire::{ALL_GROUP, Meta, SERVER_GROUP, WORKER_GROUP, id_to_rank};
@@ -188,7 +188,7 @@ impl Worker {
                     customer.follow(me, life, makes_keys);
                     customer.policy(view.now, &word, ledger, out)
                 });
-                let trainer = |plan| Trainer::new(plan, &self.config, (self.rank, is_back));
+                let trainer = |plan| Trainer::new(plan, &self.config, self.rank, is_back);
                 self.trainer = self.config.exchange.map(trainer);
                 if view.cluster.me().is_recovery {
                     self.came_back = true;
@@ -386,7 +386,7 @@ impl Worker {
             ScriptStage::Look if self.trainer.is_some() => {
                 for tensor in 0..self.config.tensors.len() {
                     self.open += 1;
-                    self.ask_values(view, (tensor, Purpose::Last), ledger, out);
+                    self.ask_values(view, tensor, Purpose::Last, ledger, out);
                 }
             }
             ScriptStage::Look => {
@@ -457,7 +457,7 @@ impl Worker {
         let push = PushOf { worker: self.rank, round: of_round, counts: self.config.counts };
         let kv = of.push(push, &self.ranges);
         let both = of.both && round > 0;
-        let purpose = if both {
+        let payload = if both {
             let bounds = ledger.both_begun(tensor, self.rank, round);
             Purpose::Both { tensor, round, bounds }
         } else {
@@ -467,8 +467,8 @@ impl Worker {
             ledger.push_begun(self.rank, tensor);
         }
         let what = format!("push {round} of tensor {tensor}");
-        let kind = (of.head(round == 0), true, both);
-        self.ask(view, tensor, (kind, kv), (purpose, what), ledger, out);
+        let request = NewRequest { head: of.head(round == 0), push: true, pull: both, kv, payload };
+        self.ask(view, tensor, request, what, ledger, out);
     }
 
     fn pull(&mut self, view: &View<'_>, tensor: usize, ledger: &mut Ledger, out: &mut Vec<Output>) {
@@ -476,42 +476,41 @@ impl Worker {
         let of = &self.config.tensors[tensor];
         let (me, life) = (view.cluster.me().id, view.cluster.my_life());
         let purpose = Purpose::Pull { tensor, bounds: ledger.pull_begun(tensor, me, life) };
-        let (kind, kv) = ((of.head(false), false, true), of.pull());
         let what = format!("pull of tensor {tensor}");
-        self.ask(view, tensor, (kind, kv), (purpose, what), ledger, out);
+        self.ask(view, tensor, pull_of(of, purpose), what, ledger, out);
     }
 
     /// Pulls a tensor for its values alone.
     fn ask_values(
         &mut self,
         view: &View<'_>,
-        (tensor, purpose): (usize, Purpose),
+        tensor: usize,
+        purpose: Purpose,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) {
-        let of = &self.config.tensors[tensor];
-        let (kind, kv) = ((of.head(false), false, true), of.pull());
-        let what = format!("values of tensor {tensor}");
-        self.ask(view, tensor, (kind, kv), (purpose, what), ledger, out);
+        let request = pull_of(&self.config.tensors[tensor], purpose);
+        self.ask(view, tensor, request, format!("values of tensor {tensor}"), ledger, out);
     }
 
+    /// Makes a request about a tensor. `what`: the request as people read it.
     fn ask(
         &mut self,
         view: &View<'_>,
         tensor: usize,
-        (kind, kv): ((i32, bool, bool), KvPairs),
-        (purpose, what): (Purpose, String),
+        request: NewRequest<Purpose>,
+        what: String,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) {
         let of = &self.config.tensors[tensor];
-        let kv = of.as_the_customer_knows(kv);
+        let request = NewRequest { kv: of.as_the_customer_knows(request.kv), ..request };
         // The look at the end is at the servers.
-        if self.trainer.is_some() && !matches!(purpose, Purpose::Last) {
-            return self.ask_local(view, (kind, kv), (purpose, what), ledger, out);
+        if self.trainer.is_some() && !matches!(request.payload, Purpose::Last) {
+            return self.ask_local(view, request, what, ledger, out);
         }
         let customer = &mut self.customers[of.customer as usize];
-        match customer.values(view.now, kind, &kv, purpose, ledger, out) {
+        match customer.values(view.now, request, ledger, out) {
             Ok(timestamp) => ledger.wait_begun(view.process, timestamp, what),
             Err(error) => out.push(Output::End(Err(error))),
         }
@@ -553,7 +552,7 @@ impl Worker {
                 return self.end_stage_if_over(view, ledger, out);
             }
             Purpose::Step { tensor, pulls: false } => {
-                return self.ask_values(view, (tensor, Purpose::Local { tensor }), ledger, out);
+                return self.ask_values(view, tensor, Purpose::Local { tensor }, ledger, out);
             }
             Purpose::Step { tensor, pulls: true } | Purpose::Local { tensor } => {
                 return self.local_values(view, tensor, &assembled.vals.concat(), ledger, out);
@@ -581,4 +580,9 @@ impl Worker {
             _ => self.end_stage_if_over(view, ledger, out),
         }
     }
+}
+
+/// A pull of a whole tensor.
+fn pull_of(tensor: &Tensor, payload: Purpose) -> NewRequest<Purpose> {
+    NewRequest { head: tensor.head(false), push: false, pull: true, kv: tensor.pull(), payload }
 }

@@ -275,7 +275,7 @@ impl Tensors {
         all.extend(self.cut.map(|length| (TensorKind::Dense, cut_evenly(length, ranges.len()))));
         let tensors = all.into_iter().enumerate();
         tensors
-            .map(|(index, (kind, lengths))| self.place(customer, index, (kind, &lengths), ranges))
+            .map(|(index, (kind, lengths))| self.place(customer, index, kind, &lengths, ranges))
             .collect()
     }
 
@@ -285,7 +285,8 @@ impl Tensors {
         &self,
         customer: Space,
         index: usize,
-        (kind, lengths): (TensorKind, &[u64]),
+        kind: TensorKind,
+        lengths: &[u64],
         ranges: &[KeyRange],
     ) -> Tensor {
         let slice = |rank: usize, length: &u64| {

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::lines::Direction;
 use super::{ConnectionId, Network, Process};
 
 impl Network {
@@ -26,7 +27,8 @@ impl Network {
 
     /// Nothing goes between two processes any more; what was under way is lost.
     pub fn cut(&mut self, now: Duration, a: Process, b: Process) {
-        self.cuts.extend([(a, b), (b, a)]);
+        let there = Direction { from: a, to: b };
+        self.cuts.extend([there, there.back()]);
         for id in self.between(a, b) {
             self.sever(now, id);
         }
@@ -34,8 +36,9 @@ impl Network {
 
     /// The connections between two processes come up again.
     pub fn mend(&mut self, now: Duration, a: Process, b: Process) {
-        self.cuts.remove(&(a, b));
-        self.cuts.remove(&(b, a));
+        let there = Direction { from: a, to: b };
+        self.cuts.remove(&there);
+        self.cuts.remove(&there.back());
         for id in self.between(a, b) {
             self.shake(now, id);
         }
@@ -44,12 +47,12 @@ impl Network {
     /// Nothing goes from one process to another any more, and nobody notices: what is sent is late.
     /// The other direction is as it was.
     pub fn stall(&mut self, from: Process, to: Process) {
-        self.stalls.insert((from, to));
+        self.stalls.insert(Direction { from, to });
     }
 
     /// The end of a stall: what was sent arrives, in order.
     pub fn flow(&mut self, now: Duration, from: Process, to: Process) {
-        self.stalls.remove(&(from, to));
+        self.stalls.remove(&Direction { from, to });
         for id in self.between(from, to) {
             if self.connections.get(id).is_some_and(|c| c.from == from) {
                 self.release(now, id);
@@ -60,10 +63,10 @@ impl Network {
 
     /// Every direction is open again.
     pub fn heal(&mut self, now: Duration) {
-        for (a, b) in self.cuts.clone() {
-            self.mend(now, a, b);
+        for Direction { from, to } in self.cuts.clone() {
+            self.mend(now, from, to);
         }
-        for (from, to) in self.stalls.clone() {
+        for Direction { from, to } in self.stalls.clone() {
             self.flow(now, from, to);
         }
     }

@@ -29,6 +29,29 @@ pub struct LinkModel {
     pub jitter: Duration,
 }
 
+/// From one process to another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Direction {
+    pub(super) from: Process,
+    pub(super) to: Process,
+}
+
+impl Direction {
+    /// The other way round.
+    pub(super) const fn back(self) -> Self {
+        Self { from: self.to, to: self.from }
+    }
+}
+
+/// When a message passes a place.
+#[derive(Clone, Copy, Debug)]
+struct PassTimes {
+    /// Its first byte does.
+    first: Duration,
+    /// Its last byte does.
+    last: Duration,
+}
+
 /// When something that carries one message after the other is free.
 #[derive(Clone, Copy, Debug, Default)]
 struct Queue {
@@ -36,13 +59,13 @@ struct Queue {
 }
 
 impl Queue {
-    /// Something whose first and last byte come then is through: when its first and last byte are.
-    /// The first byte goes on before the last one has come.
-    fn carry(&mut self, (first, last): (Duration, Duration), time: Duration) -> [Duration; 2] {
-        let first = first.max(self.free_at);
-        let last = last.max(first + time);
+    /// When something that comes then is through. The first byte goes on before the last one has
+    /// come.
+    fn carry(&mut self, comes: PassTimes, time: Duration) -> PassTimes {
+        let first = comes.first.max(self.free_at);
+        let last = comes.last.max(first + time);
         self.free_at = last;
-        [first, last]
+        PassTimes { first, last }
     }
 }
 
@@ -60,7 +83,7 @@ pub(super) struct Lines {
     /// What is between two processes of which nothing else was said.
     usual: LinkModel,
     hosts: BTreeMap<Process, Line>,
-    edges: BTreeMap<(Process, Process), (LinkModel, Queue)>,
+    edges: BTreeMap<Direction, (LinkModel, Queue)>,
 }
 
 /// How long so many bytes take.
@@ -85,22 +108,24 @@ impl Lines {
         }
     }
 
-    pub(super) fn set_edge(&mut self, ends: (Process, Process), edge: Option<LinkModel>) {
+    pub(super) fn set_edge(&mut self, along: Direction, edge: Option<LinkModel>) {
         match edge {
-            Some(edge) => self.edges.entry(ends).or_insert((edge, Queue::default())).0 = edge,
-            None => drop(self.edges.remove(&ends)),
+            Some(edge) => self.edges.entry(along).or_insert((edge, Queue::default())).0 = edge,
+            None => drop(self.edges.remove(&along)),
         }
     }
 
     /// From now on these are the edges that are not as usual.
     pub(super) fn reset_edges(&mut self, edges: &[(Process, Process, LinkModel)]) {
-        self.edges.retain(|ends, _| edges.iter().any(|(from, to, _)| (*from, *to) == *ends));
-        edges.iter().for_each(|(from, to, edge)| self.set_edge((*from, *to), Some(*edge)));
+        let named =
+            edges.iter().map(|(from, to, edge)| (Direction { from: *from, to: *to }, *edge));
+        self.edges.retain(|along, _| named.clone().any(|(other, _)| other == *along));
+        named.for_each(|(along, edge)| self.set_edge(along, Some(edge)));
     }
 
     /// What is between two processes; if nobody is at the other end, what usually is.
     pub(super) fn edge(&self, from: Process, to: Option<Process>) -> LinkModel {
-        let edge = to.and_then(|to| self.edges.get(&(from, to)));
+        let edge = to.and_then(|to| self.edges.get(&Direction { from, to }));
         edge.map_or(self.usual, |(edge, _)| *edge)
     }
 
@@ -109,26 +134,27 @@ impl Lines {
     pub(super) fn carry(
         &mut self,
         now: Duration,
-        (from, to): (Process, Option<Process>),
+        from: Process,
+        to: Option<Process>,
         bytes: usize,
         way: Duration,
     ) -> Duration {
         if bytes == 0 {
             return now + way;
         }
-        let [mut first, mut last] = [now, now];
+        let mut times = PassTimes { first: now, last: now };
         if let Some(line) = self.hosts.get_mut(&from) {
-            [first, last] = line.up.carry((first, last), duration(bytes, line.rates.up));
+            times = line.up.carry(times, duration(bytes, line.rates.up));
         }
-        if let Some((edge, queue)) = to.and_then(|to| self.edges.get_mut(&(from, to)))
+        if let Some((edge, queue)) = to.and_then(|to| self.edges.get_mut(&Direction { from, to }))
             && let Some(rate) = edge.rate
         {
-            [first, last] = queue.carry((first, last), duration(bytes, rate));
+            times = queue.carry(times, duration(bytes, rate));
         }
-        [first, last] = [first + way, last + way];
+        times = PassTimes { first: times.first + way, last: times.last + way };
         if let Some(line) = to.and_then(|to| self.hosts.get_mut(&to)) {
-            [_, last] = line.down.carry((first, last), duration(bytes, line.rates.down));
+            times = line.down.carry(times, duration(bytes, line.rates.down));
         }
-        last
+        times.last
     }
 }

@@ -183,9 +183,9 @@ pub struct Network {
     connections: Vec<Connection>,
     places: Places,
     /// Directions in which nothing goes, and connections break.
-    cuts: BTreeSet<(Process, Process)>,
+    cuts: BTreeSet<lines::Direction>,
     /// Directions in which nothing goes, and nobody notices.
-    stalls: BTreeSet<(Process, Process)>,
+    stalls: BTreeSet<lines::Direction>,
     lines: lines::Lines,
     cards: Option<Cards>,
     agenda: BTreeMap<(Duration, u64), Item>,
@@ -392,7 +392,9 @@ impl Network {
         let Some(connection) = self.connections.get(id).filter(wanted) else { return false };
         let Some(to) = self.places.listener(connection.to) else { return false };
         // A handshake needs both directions.
-        let ways = [(connection.from, to), (to, connection.from)];
-        ways.iter().all(|way| !self.cuts.contains(way) && !self.stalls.contains(way))
+        let there = lines::Direction { from: connection.from, to };
+        [there, there.back()]
+            .iter()
+            .all(|way| !self.cuts.contains(way) && !self.stalls.contains(way))
     }
 }

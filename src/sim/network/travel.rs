@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::cards::FlowEnds;
-use super::lines::{LinkModel, Rates};
+use super::lines::{Direction, LinkModel, Rates};
 use super::{
     CarriedBytes, ChunkArrival, ChunkStep, ConnectionId, DueStep, Happening, Item, Network,
     Process, Sealed,
@@ -29,7 +29,7 @@ impl Network {
     /// From now on that is between the first process and the second, in that direction; without
     /// anything it is what the network's configuration says. What is under way keeps its time.
     pub fn set_edge(&mut self, from: Process, to: Process, edge: Option<LinkModel>) {
-        self.lines.set_edge((from, to), edge);
+        self.lines.set_edge(Direction { from, to }, edge);
     }
 
     /// The same of all pairs: those that are not named are as the network's configuration says.
@@ -140,8 +140,8 @@ impl Network {
         let way = edge.latency + self.random.time(edge.jitter) + self.late();
         let Some(connection) = self.connections.get(id) else { return now + way };
         let bytes: usize = sealed.data.iter().map(bytes::Bytes::len).sum();
-        let ends = (connection.from, self.places.listener(connection.to));
-        self.lines.carry(now, ends, bytes, way)
+        let (from, to) = (connection.from, self.places.listener(connection.to));
+        self.lines.carry(now, from, to, bytes, way)
     }
 
     /// What is between the two ends of a connection.
@@ -173,7 +173,7 @@ impl Network {
     ) -> Option<Happening> {
         let connection = self.connections.get_mut(id).filter(|c| c.epoch == epoch)?;
         let to = self.places.listener(connection.to)?;
-        if self.stalls.contains(&(connection.from, to)) {
+        if self.stalls.contains(&Direction { from: connection.from, to }) {
             if let Some(sealed) = alone {
                 connection.flying.push_back(sealed);
             }

@@ -33,6 +33,7 @@ use super::workload::{Tensor, TensorSlice};
 use crate::app::Judge;
 use pslite_core::cluster::Policy;
 use pslite_core::invariant::Valid;
+use pslite_core::training::balance::Worker;
 use pslite_core::values::KvPairs;
 use pslite_core::wire::elastic::{Claim, KeyRoute};
 use pslite_core::wire::trees::Overlay;
@@ -271,17 +272,20 @@ impl Ledger {
                 self.found(Invariant::Once, once);
                 self.found(Invariant::Durable, durable);
             } else {
-                self.check_version(&name, (&of, slice), (bounds.from, begun), part);
+                self.check_version(&name, &of, slice, bounds.from, begun, part);
             }
             from = to;
         }
     }
 
+    /// Pulled values have to be of versions from `from` up to `to`.
     fn check_version(
         &mut self,
         name: &str,
-        (tensor, slice): (&Tensor, &TensorSlice),
-        (from, to): (u64, u64),
+        tensor: &Tensor,
+        slice: &TensorSlice,
+        from: u64,
+        to: u64,
         values: &[u8],
     ) {
         // Nearly always they are of one version as a whole.
@@ -370,9 +374,8 @@ impl Ledger {
         self.samples.count()
     }
 
-    /// The scheduler has given a worker a place in its session, from that iteration on: the id
-    /// and its life.
-    pub(super) fn placed(&mut self, worker: (NodeId, u64), instance: u64, first: u64) {
+    /// The scheduler has given a worker a place in its session, from that iteration on.
+    pub(super) fn placed(&mut self, worker: Worker, instance: u64, first: u64) {
         self.samples.placed(worker, instance, first);
     }
 

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use pslite_core::training::balance::Batch;
+use pslite_core::training::balance::{Batch, Worker};
 use pslite_core::wire::{NodeId, id_to_rank, worker_id};
 
 /// A batch that a worker took.
@@ -83,7 +83,8 @@ impl Samples {
 
     /// The scheduler has given a worker a place, from that iteration on. Whoever had it before is
     /// gone, also if nobody had noticed.
-    pub(super) fn placed(&mut self, (node, life): (NodeId, u64), instance: u64, first: u64) {
+    pub(super) fn placed(&mut self, worker: Worker, instance: u64, first: u64) {
+        let Worker { node, life } = worker;
         self.lost_but(node, Some(instance));
         let of = (self.run, instance);
         if !self.members.contains_key(&of) {

@@ -68,7 +68,8 @@ impl SessionBatches {
     fn open(
         &mut self,
         view: &View<'_>,
-        (rank, members): (usize, usize),
+        rank: usize,
+        members: usize,
         said: &mut Vec<BalanceMessage>,
     ) -> Result<(), String> {
         let open = BalanceOpen {
@@ -273,7 +274,7 @@ impl Worker {
         out: &mut Vec<Output>,
     ) -> Result<bool, String> {
         if batches.participant.is_none() {
-            batches.open(view, (self.rank, self.config.workers), said)?;
+            batches.open(view, self.rank, self.config.workers, said)?;
         }
         loop {
             batches.take(view, self.rank, ledger, said)?;

@@ -14,6 +14,7 @@ use bytes::Bytes;
 
 use super::super::config::Exchanges;
 use super::super::ledger::{Exchanged, Ledger};
+use super::super::requests::NewRequest;
 use super::super::workload::PushOf;
 use super::{Over, Purpose, Worker, WorkerConfig};
 use crate::app::{Output, View};
@@ -76,11 +77,7 @@ pub(super) struct Trainer {
 
 impl Trainer {
     /// That of the worker of that rank, which says how many iterations it computes, and how fast.
-    pub(super) fn new(
-        plan: Exchanges,
-        config: &WorkerConfig,
-        (rank, is_back): (usize, bool),
-    ) -> Self {
+    pub(super) fn new(plan: Exchanges, config: &WorkerConfig, rank: usize, is_back: bool) -> Self {
         let Exchanges { spec, iterations, compute, finishes, by_program } = plan;
         let who = Begins { makes_keys: rank == 0, is_back };
         let mut training = LocalTraining::new(&spec, config.workers as u32, config.servers, who);
@@ -173,7 +170,7 @@ impl Worker {
         if !trainer.has_pulled {
             trainer.has_pulled = true;
             for tensor in 0..self.config.tensors.len() {
-                self.ask_values(view, (tensor, Purpose::Local { tensor }), ledger, out);
+                self.ask_values(view, tensor, Purpose::Local { tensor }, ledger, out);
             }
             return;
         }
@@ -206,9 +203,10 @@ impl Worker {
             let push = PushOf { worker: self.rank, round, counts: self.config.counts };
             let kv = of.push(push, &self.ranges);
             let kv = trainer.stepped(tensor, kv, self.config.workers);
+            let payload = Purpose::Step { tensor, pulls };
+            let request = NewRequest { head: of.head(false), push: true, pull: pulls, kv, payload };
             let what = format!("step {round} of tensor {tensor}");
-            let purpose = (Purpose::Step { tensor, pulls }, what);
-            self.ask(view, tensor, ((of.head(false), true, pulls), kv), purpose, ledger, out);
+            self.ask(view, tensor, request, what, ledger, out);
         }
     }
 
@@ -262,7 +260,7 @@ impl Worker {
                     trainer.finish = Finishing::Pulls;
                     trainer.open = self.config.tensors.len();
                     for tensor in 0..self.config.tensors.len() {
-                        self.ask_values(view, (tensor, Purpose::Local { tensor }), ledger, out);
+                        self.ask_values(view, tensor, Purpose::Local { tensor }, ledger, out);
                     }
                 }
                 Err(why) => out.push(Output::End(Err(why))),
@@ -303,19 +301,19 @@ impl Worker {
     pub(super) fn ask_local(
         &mut self,
         view: &View<'_>,
-        (kind, kv): ((i32, bool, bool), KvPairs),
-        (purpose, what): (Purpose, String),
+        request: NewRequest<Purpose>,
+        what: String,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) {
         let Some(trainer) = &mut self.trainer else { return };
         // A pull that follows a push is of a tensor that is open already.
-        let is_new = match purpose {
+        let is_new = match request.payload {
             Purpose::Step { .. } => true,
             Purpose::Local { .. } => trainer.begun == 0,
             _ => false,
         };
-        let (meta, slices, name) = match self.customers[0].ask_local(kind, &kv, purpose) {
+        let (meta, slices, name) = match self.customers[0].ask_local(request) {
             Ok(asked) => asked,
             Err(why) => return out.push(Output::End(Err(why))),
         };

@@ -16,7 +16,7 @@ impl Worker {
         self.stage = self.first_training();
         self.open = self.config.tensors.len();
         for tensor in 0..self.open {
-            self.ask_values(view, (tensor, Purpose::CatchUp { tensor }), ledger, out);
+            self.ask_values(view, tensor, Purpose::CatchUp { tensor }, ledger, out);
         }
     }
 
