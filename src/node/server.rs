@@ -271,7 +271,7 @@ impl ServerCustomer {
     fn respond_over(&self, node: &Result<NodeRef>, request: &Meta, kv: KvPairs) -> Result<()> {
         let Some(movable) = self.movable() else { return self.front.respond(node, request, kv) };
         let (node, kv) = self.front.settled(node, request, kv)?;
-        match movable.answered(&self.front, node, (request, kv)) {
+        match movable.answered(&self.front, node, request, kv) {
             None => Ok(()),
             Some((known, kv)) => self.front.send_response(node, &known, request, kv),
         }

@@ -177,10 +177,12 @@ fn meta_of(meta: &CMeta) -> Meta {
 
 /// The second half of a request.
 fn asked(
-    (push, pull): (c_int, c_int),
+    kv: KvPairs,
+    values: Values,
+    push: c_int,
+    pull: c_int,
     cmd: i32,
     priority: i32,
-    (kv, values): (KvPairs, Values),
 ) -> Request {
     Request { kv, cmd, priority, push: push != 0, pull: pull != 0, values }
 }

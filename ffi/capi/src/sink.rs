@@ -43,9 +43,9 @@ impl PullSink for CallerDestination {
         let CDestination { place_vals, place_lens, arg, vals, vals_bytes, .. } = self.0;
         let announced = (!vals.is_null()).then_some((vals, vals_bytes));
         let (total, parts) = (assembled.total_vals, &assembled.vals);
-        let copied = copy((place_vals, arg), total, parts, "values", announced)?;
+        let copied = copy(place_vals, arg, total, parts, "values", announced)?;
         if self.wants_lens() {
-            copy((place_lens, arg), assembled.total_lens, &assembled.lens, "lens", None)?;
+            copy(place_lens, arg, assembled.total_lens, &assembled.lens, "lens", None)?;
         }
         Ok(copied)
     }
@@ -54,7 +54,8 @@ impl PullSink for CallerDestination {
 /// Puts the parts where the caller wants them, one behind the other; how many bytes were copied. An
 /// array that was announced is given, and filled: parts may lie in it already.
 fn copy(
-    (place, arg): (PlaceFn, *mut c_void),
+    place: PlaceFn,
+    arg: *mut c_void,
     total: usize,
     parts: &[Bytes],
     what: &str,

@@ -40,7 +40,7 @@ impl Operator {
                 // with neither: whatever is new is looked for until there is nothing more.
                 let read = self
                     .of_server(&place)
-                    .and_then(|mut server| server.read(&mut model, (pass > 0, &mut facts)));
+                    .and_then(|mut server| server.read(&mut model, pass > 0, &mut facts));
                 is_news |= match read {
                     Ok(is_news) => is_news,
                     // It was emptied, or died: others have what it had.
@@ -89,11 +89,7 @@ struct Server {
 
 impl Server {
     /// Reads all pieces; with `known`, those that are not in the model. True if there were some.
-    fn read(
-        &mut self,
-        model: &mut SavedModel,
-        (known, facts): (bool, &mut Vec<Fact>),
-    ) -> Result<bool> {
+    fn read(&mut self, model: &mut SavedModel, known: bool, facts: &mut Vec<Fact>) -> Result<bool> {
         let (mut at, mut is_news) = (SaveAsked::default(), false);
         loop {
             let SaveTold { piece, facts: said } = self.ask(SaveAsked { bare: known, ..at })?;

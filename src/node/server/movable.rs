@@ -257,7 +257,8 @@ impl Movable {
         &self,
         front: &Front,
         node: &NodeRef,
-        (request, mut kv): (&Meta, KvPairs),
+        request: &Meta,
+        mut kv: KvPairs,
     ) -> Option<(Meta, KvPairs)> {
         if !node.is_elastic() {
             return Some((request.clone(), kv));

@@ -155,8 +155,8 @@ impl StoreServer {
         if serving.profiles.load(Ordering::Relaxed)
             && let Ok(node) = node
         {
-            let times = (node.now().saturating_sub(took), took);
-            let event = served(serving, message, &out.sent.answers, times);
+            let begin = node.now().saturating_sub(took);
+            let event = served(serving, message, &out.sent.answers, begin, took);
             lock(&serving.profiler).served(event);
         }
         perform(front, node, out, None);
@@ -456,7 +456,8 @@ fn served(
     serving: &Serving,
     message: &Message,
     answers: &[Answer],
-    (begin, took): (Duration, Duration),
+    begin: Duration,
+    took: Duration,
 ) -> Served {
     let meta = &message.meta;
     let key = message.data.first().and_then(|keys| key_at(keys, 0)).unwrap_or(0);

@@ -105,7 +105,7 @@ impl Van {
     fn class_of(&self, meta: &Meta) -> i32 {
         if let Some(hop) = &meta.hop {
             let from = meta.placed.as_ref().map_or(0, |placed| placed.from);
-            return place_in_round((hop.key, from), self.state.settings.num_servers);
+            return place_in_round(hop.key, from, self.state.settings.num_servers);
         }
         match meta.overtakes {
             true => FIRST_CLASS,
@@ -224,7 +224,7 @@ impl Van {
 /// The class of a part that goes along a tree. Every node sends first what comes first in the
 /// round, by its key and its place within: else a worker's own pushes, which are all there at once,
 /// hold up the sums that come from below (docs/trees.md).
-fn place_in_round((key, from): (Key, u64), servers: usize) -> i32 {
+fn place_in_round(key: Key, from: u64, servers: usize) -> i32 {
     /// Elements that are in one class, and classes of a key.
     const ELEMENTS: u64 = 1 << 14;
     const OF_KEY: u64 = 1 << 10;
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn earlier_keys_and_earlier_parts_go_first() {
         let range = Key::MAX / 3;
-        let of = |key, from| place_in_round((key, from), 3);
+        let of = |key, from| place_in_round(key, from, 3);
         assert!(of(0, 0) > of(0, 1 << 14) && of(0, 1 << 20) > of(1, 0));
         assert_eq!(of(range + 7, 5), of(7, 9), "the same place at another server");
         assert!(of(range - 1, u64::MAX) < of(1 << 19, 0) && of(0, 0) <= 0);

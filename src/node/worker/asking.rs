@@ -114,7 +114,7 @@ impl WorkerCustomer {
         let timestamp = self.begin(&node, kv.keys.clone(), sink, done)?;
         let _call = self.calls.begin(timestamp, node.settings().priority_van);
         self.note_push(&node, request, &kv.keys);
-        self.failing(timestamp, self.try_send(&node, timestamp, (request, &kv)))?;
+        self.failing(timestamp, self.try_send(&node, timestamp, request, &kv))?;
         Ok(timestamp)
     }
 
@@ -128,7 +128,7 @@ impl WorkerCustomer {
         let sent = node.and_then(|node| {
             let kv = self.placed_pairs(request)?;
             self.note_push(&node, request, &kv.keys);
-            self.try_send(&node, timestamp, (request, &kv))
+            self.try_send(&node, timestamp, request, &kv)
         });
         self.failing(timestamp, sent)
     }
@@ -192,13 +192,14 @@ impl WorkerCustomer {
         &self,
         node: &NodeRef,
         timestamp: i32,
-        (request, kv): (&Request, &KvPairs),
+        request: &Request,
+        kv: &KvPairs,
     ) -> Result<()> {
         let state = lock(&self.requests);
         let value_size = state.value_size.unwrap_or(1);
         let slices = slice(kv, value_size, state.side.ranges())
             .map_err(|error| NodeError::Invalid(error.to_string()))?;
-        self.send_slices(node, state, (timestamp, request), slices)
+        self.send_slices(node, state, timestamp, request, slices)
     }
 
     /// Sends what each server is to get; the others are not asked.
@@ -206,7 +207,8 @@ impl WorkerCustomer {
         &self,
         node: &NodeRef,
         mut state: MutexGuard<'_, Requests>,
-        (timestamp, request): (i32, &Request),
+        timestamp: i32,
+        request: &Request,
         slices: Slices,
     ) -> Result<()> {
         if request.push && request.pull && node.settings().dialect.is_byteps() {

@@ -59,12 +59,7 @@ struct OldestHere {
 }
 
 impl Requests {
-    fn oldest(
-        &self,
-        (me, servers): (NodeId, usize),
-        now: Duration,
-        limit: Duration,
-    ) -> Option<Oldest> {
+    fn oldest(&self, me: NodeId, servers: usize, now: Duration, limit: Duration) -> Option<Oldest> {
         let tracker = self.side.requests().tracker();
         let (timestamp, asked) = tracker.oldest_asked(|ts| !self.side.is_local(ts))?;
         let waited = now.saturating_sub(asked);
@@ -122,8 +117,8 @@ impl WorkerCustomer {
             return;
         }
         watch.next = now.saturating_add(OLDEST_LOOK_EVERY);
-        let me = (node.my_id(), node.settings().num_servers);
-        let oldest = lock(&self.requests).oldest(me, now, limit);
+        let (me, servers) = (node.my_id(), node.settings().num_servers);
+        let oldest = lock(&self.requests).oldest(me, servers, now, limit);
         let reminder = watch.reminder.get_or_insert_with(|| Reminder::new(limit));
         if reminder.is_due(now) {
             let here = self.oldest_here(now, limit);

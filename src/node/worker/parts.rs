@@ -43,7 +43,7 @@ impl WorkerCustomer {
             self.note_push(node, request, &kv.keys);
         }
         let slices = slices_of(node.settings().server_groups(), parts)?;
-        self.send_slices(node, lock(&self.requests), (timestamp, request), slices)
+        self.send_slices(node, lock(&self.requests), timestamp, request, slices)
     }
 }
 

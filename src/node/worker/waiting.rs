@@ -65,7 +65,7 @@ impl WorkerCustomer {
                 return self.sleep(timestamp, until);
             }
             stay.until = until;
-            self.receive((node, native), stay, timestamp, me);
+            self.receive(node, native, stay, timestamp, me);
         }
     }
 
@@ -109,7 +109,8 @@ impl WorkerCustomer {
     /// Receives until the request is over, or nearly so.
     fn receive(
         &self,
-        (node, native): (&NodeRef, &NativeTransport),
+        node: &NodeRef,
+        native: &NativeTransport,
         mut stay: Stay<'_>,
         timestamp: i32,
         me: &AnyMailbox,
@@ -129,7 +130,7 @@ impl WorkerCustomer {
                 Ok(None) => continue,
                 Err(_) => break, // The receiving thread meets it too, and says so.
             };
-            let Some((turn, item)) = own_answer((node, me), timestamp, incoming) else { continue };
+            let Some((turn, item)) = own_answer(node, me, timestamp, incoming) else { continue };
             stay.got = true;
             let is_end = {
                 let mut requests = lock(&self.requests);
@@ -173,7 +174,8 @@ fn not_yet(timestamp: i32) -> NodeError {
 /// The answer and the right to handle it, if this message is one to that request of that customer
 /// and its turn has come. Anything else goes into the queue of its customer.
 fn own_answer<'a>(
-    (node, me): (&NodeRef, &'a AnyMailbox),
+    node: &NodeRef,
+    me: &'a AnyMailbox,
     timestamp: i32,
     incoming: NativeIncoming,
 ) -> Option<(WorkTurn<'a, Delivery>, Delivery)> {

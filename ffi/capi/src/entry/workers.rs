@@ -91,7 +91,7 @@ entry! {
     ) {
         let values = take_next();
         let kv = pairs_of(get(kv, "kv")?);
-        let request = asked((push, pull), cmd, priority, (kv, values));
+        let request = asked(kv, values, push, pull, cmd, priority);
         live(worker, "the worker")?.owner.handle().send(timestamp, &request)
     }
     fn pslite_worker_send_parts(
@@ -99,7 +99,7 @@ entry! {
         parts: *const CPart, count: usize,
     ) {
         let parts = parts_of(parts, count);
-        let request = asked((push, pull), cmd, priority, (KvPairs::default(), take_next()));
+        let request = asked(KvPairs::default(), take_next(), push, pull, cmd, priority);
         live(worker, "the worker")?.owner.handle().send_parts(timestamp, &request, parts)
     }
 }

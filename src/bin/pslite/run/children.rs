@@ -245,7 +245,7 @@ fn start(
             })?;
             let tails = tails.clone();
             print(&process.label, events, move |label| {
-                copy_errors(label, (index, &tails), stderr, std::io::stderr());
+                copy_errors(label, index, &tails, stderr, std::io::stderr());
             })?;
         }
         watch_end(index, group, events)

@@ -74,7 +74,8 @@ impl Tails {
 /// Copies what the process of that index says on standard error, and keeps its end.
 pub(crate) fn copy_errors<R: Read, W: Write>(
     label: &str,
-    (index, tails): (usize, &Tails),
+    index: usize,
+    tails: &Tails,
     source: R,
     sink: W,
 ) {
@@ -127,13 +128,13 @@ mod tests {
     fn the_last_lines_and_the_first_error_are_kept() {
         let tails = Tails::new(2);
         let said = b"one\n[10:00:00] pslite: error: lost server 1\n\ntwo\nthree\n  four  \n";
-        copy_errors("worker 0", (1, &tails), &said[..], std::io::sink());
-        copy_errors("worker 0", (1, &tails), &b"pslite: error: more\n"[..], std::io::sink());
+        copy_errors("worker 0", 1, &tails, &said[..], std::io::sink());
+        copy_errors("worker 0", 1, &tails, &b"pslite: error: more\n"[..], std::io::sink());
         let all = tails.all();
         assert!(all[0].lines.is_empty() && all[0].error.is_none());
         assert_eq!(all[1].lines, ["three", "  four", "pslite: error: more"]);
         assert_eq!(all[1].error, Some(1));
-        copy_errors("w", (0, &tails), &vec![b'x'; MAX_LINE + 10][..], std::io::sink());
+        copy_errors("w", 0, &tails, &vec![b'x'; MAX_LINE + 10][..], std::io::sink());
         assert_eq!(tails.all()[0].lines[0].len(), KEPT_BYTES);
     }
 
