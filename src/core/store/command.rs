@@ -30,17 +30,22 @@ impl Store {
     ///
     /// # Errors
     /// It is malformed, or none that runs here; the optimizer before it stays.
-    pub fn optimizer(&mut self, from: (NodeId, i32), body: &[u8]) -> Result<(), StoreError> {
-        let (worker, customer) = from;
+    pub fn optimizer(
+        &mut self,
+        worker: NodeId,
+        customer: i32,
+        body: &[u8],
+    ) -> Result<(), StoreError> {
         let from = Customer { worker, customer, life: 0 };
-        self.optimizer_at(SHARED, (from, None), body).map(|_| ())
+        self.optimizer_at(SHARED, from, None, body).map(|_| ())
     }
 
     /// The same of a command whose timestamp is known. True if it counts.
     pub(super) fn optimizer_at(
         &mut self,
         space: Space,
-        (from, timestamp): (Customer, Option<i32>),
+        from: Customer,
+        timestamp: Option<i32>,
         body: &[u8],
     ) -> Result<bool, StoreError> {
         let generations = &mut self.modes.change(space)?.generations;

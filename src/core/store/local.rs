@@ -328,7 +328,8 @@ impl LocalModel {
     pub fn exchange(
         &mut self,
         key: Key,
-        (swap, send): (bool, bool),
+        swap: bool,
+        send: bool,
     ) -> Result<Option<Bytes>, StoreError> {
         let name = self.view.name(key);
         let (form, optimizer) = (self.form, self.optimizer.clone());

@@ -32,7 +32,7 @@ impl Marks {
 
     /// True if that customer's push has counted, or can count no more.
     fn has(&self, of: Customer, timestamp: i32) -> bool {
-        let found = self.find((of.worker, of.customer));
+        let found = self.find(of.worker, of.customer);
         found.ok().and_then(|at| self.last.get(at)).is_some_and(|last| {
             last.life > of.life || (last.life == of.life && !is_later(timestamp, last.timestamp))
         })
@@ -41,7 +41,7 @@ impl Marks {
     /// These pushes count now too.
     pub(super) fn add(&mut self, marks: &[Mark]) {
         for (index, mark) in marks.iter().enumerate() {
-            match self.find((mark.worker, mark.customer)) {
+            match self.find(mark.worker, mark.customer) {
                 Ok(at) => {
                     let last = &mut self.last[at];
                     let later = is_later(mark.timestamp, last.timestamp);
@@ -61,8 +61,8 @@ impl Marks {
     }
 
     /// Where the mark of a customer is, or would be.
-    fn find(&self, who: (NodeId, i32)) -> Result<usize, usize> {
-        self.last.binary_search_by_key(&who, |mark| (mark.worker, mark.customer))
+    fn find(&self, worker: NodeId, customer: i32) -> Result<usize, usize> {
+        self.last.binary_search_by_key(&(worker, customer), |mark| (mark.worker, mark.customer))
     }
 
     /// The worker's id is another process's now.

@@ -430,7 +430,7 @@ fn a_round_that_cannot_be_applied_is_answered_to_all() {
 #[test]
 fn a_new_optimizer_begins_without_state() {
     let mut store = with_optimizer(1, true);
-    assert!(store.optimizer((9, 0), b"cos\nsystem\n(S'true'\ntR.").is_err());
+    assert!(store.optimizer(9, 0, b"cos\nsystem\n(S'true'\ntR.").is_err());
     store.push_f32(9, 3, &[1.0]);
     store.push_f32(9, 3, &[2.0]);
     assert!(store.piece(At { key: FIRST + 3, index: 0 }).unwrap().state.is_some());

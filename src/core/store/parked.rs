@@ -48,9 +48,10 @@ impl Parked {
         self.of.keys().copied().collect()
     }
 
-    /// True if something of that customer waits for a key.
-    pub(super) fn has(&self, key: Key, (sender, customer): (NodeId, i32)) -> bool {
-        let waits = |request: &Meta| (request.sender, request.customer_id) == (sender, customer);
+    /// True if something of the customer of that request waits for a key.
+    pub(super) fn has(&self, key: Key, of: &Meta) -> bool {
+        let who = |request: &Meta| (request.sender, request.customer_id);
+        let waits = |request: &Meta| who(request) == who(of);
         self.of.get(&key).is_some_and(|all| all.iter().any(|(request, _)| waits(request)))
     }
 

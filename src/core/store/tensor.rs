@@ -14,9 +14,9 @@ use super::name::Name;
 use super::round::Round;
 use crate::store::Sum;
 use crate::values::value::Value;
-use crate::values::{Allocator, Buffer, Dtype};
+use crate::values::{Allocator, Buffer, Dtype, KeyPart};
 use crate::wire::trees::Ticket;
-use crate::wire::{EMPTY, NodeId};
+use crate::wire::{EMPTY, Key, NodeId};
 
 /// Where a piece may be cut: a compressed word has that many elements, and a cut goes between
 /// words.
@@ -342,6 +342,11 @@ impl Piece {
             source: self.source,
             given: self.given.as_ref().map(|given| Box::new(GivenTicket { over: true, ..**given })),
         }
+    }
+
+    /// Its elements, of that key.
+    pub(super) const fn of_key(&self, key: Key) -> KeyPart {
+        KeyPart { key, from: self.from, to: self.to }
     }
 
     /// Elements or rows.

@@ -379,7 +379,7 @@ impl LocalTraining {
         if act.is_nothing() {
             return Ok(());
         }
-        let delta = match self.model.exchange(key, (act.swap, act.send)) {
+        let delta = match self.model.exchange(key, act.swap, act.send) {
             Ok(delta) => delta,
             Err(error) => {
                 // Nobody gets this delta, and the others wait for it: the program has to end.

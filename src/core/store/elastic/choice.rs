@@ -52,7 +52,8 @@ impl Elastic {
     /// The same, but the tree depends on the piece alone, not on which round ended first.
     pub(super) fn choose_fixed(
         &self,
-        (key, from): (Key, u64),
+        key: Key,
+        from: u64,
         taker: TreeTaker,
         fits: impl Fn(&Table) -> bool,
     ) -> Option<u32> {

@@ -96,7 +96,7 @@ impl Store {
         let (space, from) = (space_of(request), Customer::of(request));
         let before = self.elastic.as_ref().map_or(0, |elastic| elastic.settings.stamp);
         if head == Head::Controller {
-            let new = self.optimizer_at(space, (from, Some(request.timestamp)), body)?;
+            let new = self.optimizer_at(space, from, Some(request.timestamp), body)?;
             if let Some(elastic) = &mut self.elastic {
                 if new {
                     elastic.settings.note(space, head, body);

@@ -64,7 +64,7 @@ impl Store {
         let elementwise = optimizer.is_none_or(|optimizer| optimizer.is_elementwise());
         let divisible = elementwise && may_be_cut(piece);
         let longest = if divisible { part_bytes / piece.dtype.size() } else { usize::MAX } as u64;
-        let parts = segments((piece.from, piece.to), orders, divisible);
+        let parts = segments(piece.from, piece.to, orders, divisible);
         let leaves = parts.iter().any(|(.., owner)| owner.is_some());
         // Not worth it without a copy or trees, nor for a little.
         let is_long = (piece.copied != Copied::Not || by_trees)
@@ -122,7 +122,7 @@ impl Store {
         self.split(at.key, length, piece, parts, out);
         if let Some(ticket) = ticket {
             let placed = Placed { from, to, term, ..Placed::default() };
-            self.tell_void((at.key, customer), placed, Void::of(ticket), out);
+            self.tell_void(at.key, customer, placed, Void::of(ticket), out);
         }
         for request in pushes.into_iter().filter(|request| request.hop.is_none()) {
             match request.placed.clone() {

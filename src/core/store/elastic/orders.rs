@@ -15,7 +15,7 @@ pub(super) type Segment = (u64, u64, Option<NodeId>);
 /// The parts of a piece `[from, to)` under these orders, of which later ones count more. Cuts are
 /// possible at multiples of [`ALIGN`]; if there may be none, only orders about the whole piece
 /// count.
-pub(super) fn segments((from, to): (u64, u64), orders: &[Order], divisible: bool) -> Vec<Segment> {
+pub(super) fn segments(from: u64, to: u64, orders: &[Order], divisible: bool) -> Vec<Segment> {
     let mut parts: Vec<Segment> = vec![(from, to, None)];
     for order in orders {
         let down = |at: u64| at / ALIGN * ALIGN;
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn orders_cut_between_words_and_the_last_one_counts() {
         let order = |from, to, owner| Order { key: 0, from, to, owner };
-        let parts = |orders: &[Order]| segments((16, 100), orders, true);
+        let parts = |orders: &[Order]| segments(16, 100, orders, true);
         assert_eq!(parts(&[]), [(16, 100, None)]);
         assert_eq!(parts(&[order(0, 200, 8)]), [(16, 100, Some(8))]);
         assert_eq!(
@@ -181,7 +181,7 @@ mod tests {
         );
         assert_eq!(parts(&[order(0, 64, 8), order(64, 100, 8)]), [(16, 100, Some(8))]);
         assert_eq!(parts(&[order(17, 31, 8), order(100, 120, 8)]), [(16, 100, None)]);
-        let whole = |orders: &[Order]| segments((16, 100), orders, false);
+        let whole = |orders: &[Order]| segments(16, 100, orders, false);
         assert_eq!(whole(&[order(16, 64, 8)]), [(16, 100, None)]);
         assert_eq!(whole(&[order(16, 100, 8), order(16, 64, 10)]), [(16, 100, Some(8))]);
     }

@@ -13,6 +13,7 @@ use crate::store::changes::{Claimant, News};
 use crate::store::outbound::Outbound;
 use crate::store::state::{At, Store};
 use crate::store::tensor::{ALIGN, Copied, Layout, Piece};
+use crate::values::KeyPart;
 use crate::wire::elastic::{Claim, Holding, KeyRoute, Route, SchedulerMessage, Transfer};
 use crate::wire::{Key, NodeId};
 
@@ -296,7 +297,8 @@ impl Store {
         elastic.seeds.begin();
         for (key, leaving) in &elastic.leaving {
             for leaving in leaving.iter().filter(|leaving| leaving.copy.is_none()) {
-                elastic.seeds.push(*key, leaving.transfer.from, leaving.transfer.to);
+                let Transfer { from, to, .. } = leaving.transfer;
+                elastic.seeds.push(KeyPart { key: *key, from, to });
             }
         }
         for (&key, tensor) in &self.tensors {
@@ -306,7 +308,7 @@ impl Store {
                     // Nobody is answered for it before it is safe.
                     Some(_) if piece.copied == Copied::Not => first.push(At { key, index }),
                     _ if elastic.has_time(piece) => {}
-                    _ => elastic.seeds.push(key, piece.from, piece.to),
+                    _ => elastic.seeds.push(piece.of_key(key)),
                 }
             }
         }

@@ -12,6 +12,7 @@ use crate::store::name::Name;
 use crate::store::outbound::{Outbound, done};
 use crate::store::state::{At, Store};
 use crate::store::tensor::Piece;
+use crate::values::KeyPart;
 use crate::wire::{Key, Meta, NodeId, id_to_rank, worker_id};
 
 /// When a question is answered.
@@ -51,8 +52,10 @@ impl Store {
         request: Meta,
         out: &mut Outbound,
     ) {
-        let range = request.placed.as_ref().map_or((0, 0), |placed| (placed.from, placed.to));
-        let begins: Vec<u64> = self.within(key, range).iter().map(|piece| piece.from).collect();
+        let part = request.placed.as_ref().map(|placed| (placed.from, placed.to));
+        let (from, to) = part.unwrap_or_default();
+        let part = KeyPart { key, from, to };
+        let begins: Vec<u64> = self.within(part).iter().map(|piece| piece.from).collect();
         for begin in begins {
             let tensor = self.tensors.get(&key);
             if let Some(index) = tensor.and_then(|tensor| tensor.begins_at(begin)) {
@@ -62,8 +65,9 @@ impl Store {
         self.say_how(key, request, out);
     }
 
-    /// The pieces here that lie within a range of a key; to 0: all.
-    pub(super) fn within(&self, key: Key, (from, to): (u64, u64)) -> &[Piece] {
+    /// The pieces here that lie within a part of a key.
+    pub(super) fn within(&self, part: KeyPart) -> &[Piece] {
+        let KeyPart { key, from, to } = part;
         let tensor = self.tensors.get(&key);
         tensor.and_then(|tensor| tensor.pieces.get(tensor.within(from, to))).unwrap_or_default()
     }
@@ -71,7 +75,7 @@ impl Store {
     /// The next round of a piece gets a ticket, if it can have one and has none.
     fn offer(&mut self, at: At, request: &Meta, when: Asked, out: &mut Outbound) {
         let Ok(piece) = self.piece(at) else { return };
-        let range = (piece.from, piece.to);
+        let (from, to) = (piece.from, piece.to);
         if has(piece, request) || self.ticket(at).is_some() || !self.may_offer(at, request) {
             return;
         }
@@ -85,7 +89,7 @@ impl Store {
         let pushes = |node: NodeId| {
             knows_all || usize::try_from(id_to_rank(node)).is_ok_and(|rank| is_first(rank, node))
         };
-        let all = self.tensors.get(&at.key).map_or(0..0, |tensor| tensor.within(range.0, range.1));
+        let all = self.tensors.get(&at.key).map_or(0..0, |tensor| tensor.within(from, to));
         for index in all {
             self.give_ticket(At { index, ..at }, customer, |table| {
                 table.has(asker) && table.members().all(pushes)

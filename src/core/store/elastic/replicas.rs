@@ -12,7 +12,7 @@ use crate::store::name::Name;
 use crate::store::outbound::{Answer, Outbound, Outgoing, done};
 use crate::store::state::{At, Store};
 use crate::store::tensor::{Copied, Piece};
-use crate::values::Dtype;
+use crate::values::{Dtype, KeyPart};
 use crate::wire::elastic::{Mark, Transfer, TransferKind};
 use crate::wire::{Key, Meta, NodeId};
 
@@ -95,8 +95,10 @@ impl Store {
     ) -> bool {
         let Ok(piece) = self.piece_mut(at) else { return false };
         piece.marks.add(&marks);
-        let (range, version, first) = ((piece.from, piece.to), piece.version, piece.version == 1);
-        if let (true, Some(elastic)) = (first, &mut self.elastic) {
+        let (part, version) = (piece.of_key(at.key), piece.version);
+        if version == 1
+            && let Some(elastic) = &mut self.elastic
+        {
             // From now on it can be cut, and there is a state.
             elastic.changes.of(at.key);
         }
@@ -110,8 +112,8 @@ impl Store {
         let waits = self.waits(at);
         self.end_ticket(at);
         let stays = !self.carry_out(at, out);
-        self.give_tickets(at.key, range, pushed.as_ref());
-        self.hold(at.key, range, waits.then_some(version), answers, out);
+        self.give_tickets(part, pushed.as_ref());
+        self.hold(part, waits.then_some(version), answers, out);
         stays
     }
 
@@ -172,9 +174,9 @@ impl Store {
 
     fn answer_when_safe(&mut self, at: At, answers: Vec<Answer>, out: &mut Outbound) {
         let Ok(piece) = self.piece(at) else { return };
-        let (range, version) = ((piece.from, piece.to), piece.version);
+        let (part, version) = (piece.of_key(at.key), piece.version);
         let waits = self.waits(at);
-        self.hold(at.key, range, waits.then_some(version), answers, out);
+        self.hold(part, waits.then_some(version), answers, out);
     }
 
     /// True if what was done to the piece last must not be answered yet.
@@ -184,12 +186,12 @@ impl Store {
 
     fn hold(
         &mut self,
-        key: Key,
-        (from, to): (u64, u64),
+        part: KeyPart,
         until: Option<u64>,
         answers: Vec<Answer>,
         out: &mut Outbound,
     ) {
+        let KeyPart { key, from, to } = part;
         match (until, &mut self.elastic) {
             (Some(version), Some(elastic)) => {
                 let waiting = elastic.waiting.entry(key).or_default();
@@ -308,7 +310,7 @@ impl Store {
         }
         let replica = from;
         let &Transfer { key, from, to, version, term, .. } = transfer;
-        elastic.seeds.arrived(key, from, to);
+        elastic.seeds.arrived(KeyPart { key, from, to });
         let mut news = false;
         let mut old = Vec::new();
         let mut others = Vec::new();

@@ -3,13 +3,13 @@
 
 use bytes::Bytes;
 
-use super::seeds::Range;
 use super::travel::about;
 use crate::store::outbound::Outbound;
 use crate::store::state::{At, Store};
 use crate::store::tensor::{Copied, FormerCopy, Piece};
+use crate::values::KeyPart;
+use crate::wire::NodeId;
 use crate::wire::elastic::{Transfer, TransferKind};
-use crate::wire::{Key, NodeId};
 
 impl Store {
     /// A server has forgotten its copy of a piece: it cannot claim it any more, so what was done
@@ -26,7 +26,7 @@ impl Store {
                 piece.former_copy = None;
                 any = true;
                 if piece.copied.at() != elastic.replica {
-                    elastic.seeds.push(key, piece.from, piece.to);
+                    elastic.seeds.push(piece.of_key(key));
                 }
             }
         }
@@ -75,23 +75,24 @@ impl Store {
         loop {
             let Some(elastic) = &mut self.elastic else { return };
             let replica = elastic.replica;
-            let Some((key, from, to)) = elastic.seeds.next() else { return };
+            let Some(part) = elastic.seeds.next() else { return };
+            let KeyPart { key, from, to } = part;
             let may_go = |piece: &Piece| piece.copied == Copied::Not || piece.former_copy.is_none();
-            let mut sent = self.seed_leaving(key, (from, to), out);
+            let mut sent = self.seed_leaving(part, out);
             let pieces = self.tensors.get(&key).map(|tensor| &tensor.pieces[..]).unwrap_or(&[]);
             let due: Vec<_> = pieces
                 .iter()
                 .enumerate()
                 .filter(|(_, piece)| from <= piece.from && piece.to <= to)
                 .filter(|(_, piece)| piece.copied.at() != replica && may_go(piece))
-                .map(|(index, piece)| (At { key, index }, (key, piece.from, piece.to)))
+                .map(|(index, piece)| (At { key, index }, piece.of_key(key)))
                 .collect();
-            for (at, (key, from, to)) in due {
+            for (at, piece) in due {
                 if replica.is_none() {
                     self.give_up_copy(at, out);
                 }
                 let bytes = self.seed(at, out);
-                sent.extend((bytes > 0).then_some(((key, from, to), bytes)));
+                sent.extend((bytes > 0).then_some((piece, bytes)));
             }
             if let Some(elastic) = &mut self.elastic {
                 sent.into_iter().for_each(|(what, bytes)| elastic.seeds.sent(what, bytes));
@@ -100,12 +101,8 @@ impl Store {
     }
 
     /// What has left and is not safe there yet is copied too.
-    fn seed_leaving(
-        &mut self,
-        key: Key,
-        (from, to): (u64, u64),
-        out: &mut Outbound,
-    ) -> Vec<(Range, usize)> {
+    fn seed_leaving(&mut self, part: KeyPart, out: &mut Outbound) -> Vec<(KeyPart, usize)> {
+        let KeyPart { key, from, to } = part;
         let Some(elastic) = &mut self.elastic else { return Vec::new() };
         let Some(replica) = elastic.replica else { return Vec::new() };
         let leaving = elastic.leaving.get_mut(&key).into_iter().flatten();
@@ -125,7 +122,8 @@ impl Store {
         let mut sent = Vec::new();
         for (transfer, frames) in seeds {
             let bytes = frames.iter().map(Bytes::len).sum();
-            sent.push(((key, transfer.from, transfer.to), bytes));
+            let Transfer { from, to, .. } = transfer;
+            sent.push((KeyPart { key, from, to }, bytes));
             self.send(replica, transfer, frames, out);
         }
         sent

@@ -5,20 +5,17 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::limits::SEED_BYTES_MAX;
 use crate::invariant::{Valid, require};
-use crate::wire::Key;
+use crate::values::KeyPart;
 
 /// Pieces that a new replica is to get.
 #[derive(Debug, Default)]
 pub(super) struct Seeds {
-    queue: VecDeque<Range>,
+    queue: VecDeque<KeyPart>,
     /// What is on its way, with its bytes.
-    under_way: BTreeMap<Range, usize>,
+    under_way: BTreeMap<KeyPart, usize>,
     /// The sum of those bytes.
     bytes: usize,
 }
-
-/// Elements of a key: from, to.
-pub(super) type Range = (Key, u64, u64);
 
 impl Seeds {
     /// The replica is another one: nothing is on its way there.
@@ -31,15 +28,15 @@ impl Seeds {
         self.queue.clear();
     }
 
-    pub(super) fn push(&mut self, key: Key, from: u64, to: u64) {
-        self.queue.push_back((key, from, to));
+    pub(super) fn push(&mut self, what: KeyPart) {
+        self.queue.push_back(what);
     }
 
-    pub(super) fn next(&mut self) -> Option<Range> {
+    pub(super) fn next(&mut self) -> Option<KeyPart> {
         if self.bytes < SEED_BYTES_MAX { self.queue.pop_front() } else { None }
     }
 
-    pub(super) fn sent(&mut self, what: Range, bytes: usize) {
+    pub(super) fn sent(&mut self, what: KeyPart, bytes: usize) {
         let before = self.under_way.insert(what, bytes);
         self.bytes = self.bytes - before.unwrap_or(0) + bytes;
     }
@@ -52,7 +49,7 @@ impl Seeds {
         })
     }
 
-    pub(super) fn arrived(&mut self, key: Key, from: u64, to: u64) {
-        self.bytes -= self.under_way.remove(&(key, from, to)).unwrap_or(0);
+    pub(super) fn arrived(&mut self, what: KeyPart) {
+        self.bytes -= self.under_way.remove(&what).unwrap_or(0);
     }
 }

@@ -21,6 +21,7 @@ use crate::store::outbound::{Answer, Outbound, done};
 use crate::store::state::{At, Store};
 use crate::store::tensor::{Layout, Piece};
 use crate::trees::{Found, Table, Void, down_from_root};
+use crate::values::KeyPart;
 use crate::wire::elastic::{Placed, Route};
 use crate::wire::trees::{Hop, Overlay, PartTicket, Ticket};
 use crate::wire::{Key, Meta, NodeId};
@@ -93,7 +94,7 @@ impl Store {
         let next = self.piece(at).ok().and_then(Piece::ticket).filter(|next| *next != old);
         if next.is_some() {
             let placed = Placed { from, to, term, ..Placed::default() };
-            self.tell_void((at.key, customer), placed, Void { ticket: old, next }, out);
+            self.tell_void(at.key, customer, placed, Void { ticket: old, next }, out);
         }
     }
 
@@ -148,15 +149,11 @@ impl Store {
         (once && same && pushes.iter().all(dense)).then_some(Pushed { workers, customer })
     }
 
-    /// A round of `[from, to)` of a key is over, and that is cut and moved as it was to be. What is
+    /// A round of a part of a key is over, and that is cut and moved as it was to be. What is
     /// here of it gets tickets by trees whose workers have all pushed. What gets none goes
     /// alone, until there are other trees.
-    pub(super) fn give_tickets(
-        &mut self,
-        key: Key,
-        (from, to): (u64, u64),
-        pushed: Option<&Pushed>,
-    ) {
+    pub(super) fn give_tickets(&mut self, part: KeyPart, pushed: Option<&Pushed>) {
+        let KeyPart { key, from, to } = part;
         let is_tree_known = self.elastic.as_ref().is_some_and(|elastic| elastic.overlay() > 0);
         if !is_tree_known || !self.sums_by_tree(key) {
             return;
@@ -185,7 +182,7 @@ impl Store {
         let (key, from, order) = (at.key, piece.from, self.config.order);
         let taker = (self.view.space(key), customer);
         let tree = self.elastic.as_mut().and_then(|elastic| match order {
-            SumOrder::Trees => elastic.choose_fixed((key, from), taker, fits),
+            SumOrder::Trees => elastic.choose_fixed(key, from, taker, fits),
             SumOrder::Arrival | SumOrder::Ranks => elastic.choose(bytes, taker, fits),
         });
         if let (Some(tree), Ok(piece)) = (tree, self.piece_mut(at)) {
@@ -223,8 +220,8 @@ impl Store {
     /// What an answer to a push says of the next round; one that says *again* of how to push.
     pub(super) fn tell_ticket(&self, key: Key, request: &mut Meta) {
         let Some(placed) = &request.placed else { return };
-        let range = (placed.from, placed.to);
-        let pieces = self.within(key, range);
+        let part = KeyPart { key, from: placed.from, to: placed.to };
+        let pieces = self.within(part);
         // Where a push has counted that comes again, the ticket is for a later one.
         let is_due = |piece: &&Piece| !placed.again || !has(piece, request);
         let current = |piece: &Piece| {
@@ -232,7 +229,7 @@ impl Store {
             ticket.filter(|ticket| self.is_for(piece, ticket, request))
         };
         let (ticket, tickets) = match pieces {
-            [only] if range == (only.from, only.to) || range.1 == 0 => {
+            [only] if part == only.of_key(key) || part.to == 0 => {
                 (Some(only).filter(is_due).and_then(current), Vec::new())
             }
             cut => {
@@ -372,15 +369,16 @@ impl Store {
         let Some(ticket) = piece.ticket() else { return };
         let (from, to, term) = (piece.from, piece.to, piece.term);
         let placed = Placed { from, to, term, ..Placed::default() };
-        let who = (at.key, piece.ticket_customer());
-        self.tell_void(who, placed, Void::of(ticket), out);
+        let customer = piece.ticket_customer();
+        self.tell_void(at.key, customer, placed, Void::of(ticket), out);
     }
 
     /// Tells that customer of all workers in the tree of a ticket that it is void. `placed`: of
     /// which part it was.
     pub(super) fn tell_void(
         &mut self,
-        (key, customer_id): (Key, i32),
+        key: Key,
+        customer_id: i32,
         placed: Placed,
         void: Void,
         out: &mut Outbound,

@@ -339,9 +339,8 @@ fn trees_of_one_root_get_what_their_weights_say() {
     // Or the tree depends on the piece alone: the same in each round, by weights on average.
     let mut given = [0, 0];
     for piece in 0..400_u64 {
-        let of = |elastic: &Elastic| {
-            elastic.choose_fixed((piece / 20, piece % 20 * 16), (0, 0), |_| true)
-        };
+        let of =
+            |elastic: &Elastic| elastic.choose_fixed(piece / 20, piece % 20 * 16, (0, 0), |_| true);
         let tree = of(elastic).unwrap();
         elastic.choose(4, (0, 0), |_| true);
         assert_eq!(of(elastic), Some(tree));

@@ -25,7 +25,7 @@ impl LocalModel {
     fn changes(&mut self, by: [f32; 2], act: (bool, bool)) -> Option<Vec<f32>> {
         let value: Vec<f32> = self.given().iter().zip(by).map(|(value, by)| value + by).collect();
         self.step(3, Dtype::F32, &bytes(&value)).unwrap();
-        let delta = self.exchange(3, act).unwrap();
+        let delta = self.exchange(3, act.0, act.1).unwrap();
         delta.map(|delta| {
             delta.chunks(4).map(|x| f32::from_ne_bytes(x.try_into().unwrap())).collect()
         })
@@ -39,7 +39,7 @@ fn a_delta_is_what_the_program_changed_and_is_not_scaled() {
     assert_eq!(model.given(), [11.0, 20.0], "it goes on with its own value");
     assert_eq!(model.changes([1.0, -2.0], (false, true)), Some(vec![2.0, -2.0]));
     model.arrived(3, &bytes(&[100.0_f32, 200.0])).unwrap();
-    model.exchange(3, (true, false)).unwrap();
+    model.exchange(3, true, false).unwrap();
     assert_eq!(model.given(), [100.0, 200.0]);
     assert_eq!(model.changes([0.5, 0.5], (false, true)), Some(vec![0.5, 0.5]));
 }
@@ -76,9 +76,9 @@ fn a_step_counts_though_another_value_took_the_place_of_the_one_that_it_began_wi
     push(&mut fresh, 2.0).unwrap();
     push(&mut fresh, 3.0).unwrap();
     let before = fresh.bytes();
-    fresh.exchange(3, (false, true)).unwrap();
+    fresh.exchange(3, false, true).unwrap();
     fresh.arrived(3, &bytes(&[10.0_f32, 20.0])).unwrap();
-    fresh.exchange(3, (true, false)).unwrap();
+    fresh.exchange(3, true, false).unwrap();
     assert_eq!(fresh.bytes() - before, 8, "what it was given is kept");
     // It has 3, and goes on from there.
     push(&mut fresh, 3.5).unwrap();
@@ -86,7 +86,7 @@ fn a_step_counts_though_another_value_took_the_place_of_the_one_that_it_began_wi
     assert_eq!(fresh.given(), [11.0, 20.0]);
     assert_eq!(fresh.bytes(), before);
     fresh.step(3, Dtype::F32, &bytes(&[12.0_f32, 20.0])).unwrap();
-    assert_eq!(fresh.exchange(3, (false, true)).unwrap().unwrap(), bytes(&[2.0_f32, 0.0]));
+    assert_eq!(fresh.exchange(3, false, true).unwrap().unwrap(), bytes(&[2.0_f32, 0.0]));
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn where_all_align_what_was_pushed_before_goes_on_from_there() {
     assert_eq!(model.changes([1.0, 0.0], (false, true)), Some(vec![1.0, 0.0]));
     assert_eq!(model.given(), [11.0, 20.0]);
     model.arrived(3, &bytes(&[100.0_f32, 200.0])).unwrap();
-    model.exchange(3, (true, false)).unwrap();
+    model.exchange(3, true, false).unwrap();
     model.settle_all();
     // It was computed before.
     model.step(3, Dtype::F32, &bytes(&[11.5_f32, 20.0])).unwrap();
@@ -112,14 +112,14 @@ fn float16_loses_nothing_of_what_the_program_changed() {
     model.value(0).unwrap();
     // The delta has more than the 11 bits of a float16: the rest goes with the next one.
     model.step(0, Dtype::F16, &half(small)).unwrap();
-    let sent = model.exchange(0, (false, true)).unwrap().unwrap();
+    let sent = model.exchange(0, false, true).unwrap().unwrap();
     assert_eq!(sent, half(-1.0));
     model.arrived(0, &half(0.0)).unwrap();
     model.step(0, Dtype::F16, &half(small)).unwrap();
-    assert_eq!(model.exchange(0, (true, false)).unwrap(), None);
+    assert_eq!(model.exchange(0, true, false).unwrap(), None);
     assert_eq!(model.value(0).unwrap(), (Dtype::F16, half(small).into()));
     model.step(0, Dtype::F16, &half(small)).unwrap();
-    assert_eq!(model.exchange(0, (false, true)).unwrap().unwrap(), half(small));
+    assert_eq!(model.exchange(0, false, true).unwrap().unwrap(), half(small));
 }
 
 #[test]
@@ -146,6 +146,6 @@ fn what_does_not_fit_or_has_no_mean_is_refused_with_its_key() {
     let refused = model.step(4, Dtype::I32, &[0; 4]).unwrap_err().to_string();
     assert!(refused.contains("key 4 has elements of int32"), "{refused}");
     model.step(3, Dtype::F32, &bytes(&[f32::NAN, 0.0])).unwrap();
-    let refused = model.exchange(3, (false, true)).unwrap_err().to_string();
+    let refused = model.exchange(3, false, true).unwrap_err().to_string();
     assert!(refused.contains("key 3") && refused.contains("not finite"), "{refused}");
 }

@@ -334,7 +334,7 @@ impl Joined {
             let seen = read(self.dtype, &worker.model.value(key as Key).unwrap().1);
             let gradient = wire(self.dtype, &gradient(i, worker.step, key, &seen));
             worker.model.step(key as Key, self.dtype, &gradient).unwrap();
-            if let Some(delta) = worker.model.exchange(key as Key, (act.swap, act.send)).unwrap() {
+            if let Some(delta) = worker.model.exchange(key as Key, act.swap, act.send).unwrap() {
                 self.push(i, key as Key, delta);
             }
         }
@@ -346,7 +346,7 @@ impl Joined {
         for (key, value) in std::mem::take(&mut worker.answers) {
             worker.model.arrived(key, &value).unwrap();
             let act = worker.exchange.answered(key);
-            worker.model.exchange(key, (act.swap, act.send)).unwrap();
+            worker.model.exchange(key, act.swap, act.send).unwrap();
         }
     }
 

@@ -62,7 +62,7 @@ impl LocalModel {
     }
 
     fn does(&mut self, swap: bool, send: bool) -> Option<Vec<f32>> {
-        let delta = self.exchange(3, (swap, send)).unwrap();
+        let delta = self.exchange(3, swap, send).unwrap();
         delta.map(|delta| {
             delta.chunks(4).map(|x| f32::from_ne_bytes(x.try_into().unwrap())).collect()
         })
@@ -142,20 +142,20 @@ fn what_is_not_finite_is_sent_to_nobody() {
     for (bad, form) in [(f32::NAN, (1, false)), (f32::INFINITY, (1, true)), (f32::NAN, (4, true))] {
         let mut model = model(spec(form.0, form.1, false));
         model.steps([1.0, bad]);
-        let refused = model.exchange(3, (false, true)).unwrap_err().to_string();
+        let refused = model.exchange(3, false, true).unwrap_err().to_string();
         assert!(refused.contains("key 3") && refused.contains("not finite"), "{refused}");
         model.comes([1.0, 1.0]);
         if form.0 == 1 {
-            assert!(model.exchange(3, (true, true)).is_err());
+            assert!(model.exchange(3, true, true).is_err());
             assert!(model.now()[1].is_nan() || model.now()[1].is_infinite(), "it is as it was");
-            assert!(model.exchange(3, (true, false)).is_ok(), "the value has not gone");
+            assert!(model.exchange(3, true, false).is_ok(), "the value has not gone");
         }
     }
     let mut model = LocalModel::new(&spec(1, true, false), 1, 1);
     model.use_optimizer(sgd()).unwrap();
     model.begin(0, Dtype::F16, &bytes(&[f16::from_f32(60_000.0)])).unwrap();
     (0..3).for_each(|_| model.step(0, Dtype::F16, &bytes(&[f16::MIN])).unwrap());
-    let refused = model.exchange(0, (false, true)).unwrap_err().to_string();
+    let refused = model.exchange(0, false, true).unwrap_err().to_string();
     assert!(refused.contains("beyond float16"), "{refused}");
 }
 
@@ -171,7 +171,7 @@ fn float16_is_trained_and_added_up_in_float32() {
         let (mut sent, mut swaps) = (0.0_f64, false);
         for _ in 0..64 {
             (0..3).for_each(|_| model.step(0, Dtype::F16, &bytes(&[-small])).unwrap());
-            let delta = model.exchange(0, (swaps, true)).unwrap().unwrap();
+            let delta = model.exchange(0, swaps, true).unwrap().unwrap();
             sent += f64::from(f16::from_ne_bytes(delta[..2].try_into().unwrap()));
             model.arrived(0, &start.1).unwrap();
             swaps = true;
@@ -279,12 +279,12 @@ fn commands_are_obeyed_here_or_by_servers_or_refused() {
 fn what_does_not_fit_is_refused_and_changes_nothing() {
     let mut model = model(spec(1, false, false));
     assert!(!model.has(4) && model.value(4).is_err() && model.arrived(4, &[]).is_err());
-    assert!(model.step(4, Dtype::F32, &[]).is_err() && model.exchange(4, (true, true)).is_err());
+    assert!(model.step(4, Dtype::F32, &[]).is_err() && model.exchange(4, true, true).is_err());
     let refused = model.step(3, Dtype::F32, &[0; 4]).unwrap_err().to_string();
     assert!(refused.contains("key 3 has 8 bytes of float32, the gradient 4"), "{refused}");
     assert!(model.step(3, Dtype::F64, &[0; 16]).is_err());
     assert!(model.arrived(3, &[0; 4]).is_err());
-    assert!(model.exchange(3, (true, false)).is_err(), "nothing has come");
+    assert!(model.exchange(3, true, false).is_err(), "nothing has come");
     assert!(model.begin(5, Dtype::F32, &[0; 3]).is_err());
     model.begin(3, Dtype::F32, &[0; 64]).unwrap();
     assert_eq!((model.now(), model.len(), model.is_empty()), (vec![10.0, 20.0], 1, false));

@@ -32,7 +32,7 @@ impl Store {
             let piece = Piece::new(self.copy(&frames.vals), dtype, layout);
             return self.init(target.key, piece, request, out);
         };
-        let fits = self.check_rows(at, &request, &rows, row_len, (dtype, frames.vals.len()));
+        let fits = self.check_rows(at, &request, &rows, row_len, dtype, frames.vals.len());
         if fits.is_ok() && rows.is_empty() && !self.mode(at.key).sync {
             return self.push_nothing(at, request, out);
         }
@@ -50,7 +50,8 @@ impl Store {
         request: &Meta,
         rows: &[i64],
         row_len: usize,
-        (dtype, got): (Dtype, usize),
+        dtype: Dtype,
+        got: usize,
     ) -> Result<(), StoreError> {
         let (piece, key) = (self.piece(at)?, self.view.name(at.key));
         self.check(at, request, piece.layout.as_rows(), dtype, None)?;

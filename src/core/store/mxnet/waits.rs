@@ -41,7 +41,7 @@ impl Store {
             match self.waiting(number, open) {
                 // Its piece is cut otherwise now.
                 None => self.stalls.end(Some(number)),
-                Some(at) => return self.stall(at, now, (waited, limit)),
+                Some(at) => return self.stall(at, now, waited, limit),
             }
         }
         None
@@ -56,7 +56,7 @@ impl Store {
         pieces.iter().position(is).map(|index| At { key: open.key, index })
     }
 
-    fn stall(&self, at: At, now: Duration, (waited, limit): (Duration, Duration)) -> Option<Stall> {
+    fn stall(&self, at: At, now: Duration, waited: Duration, limit: Duration) -> Option<Stall> {
         let piece = self.piece(at).ok()?;
         let first = (0..self.config.workers).map(worker_id);
         let missing = piece.round.lacks(&self.quorum(at.key), first);

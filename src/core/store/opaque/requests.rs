@@ -151,7 +151,7 @@ impl Opaque {
                 return self.answer(key, request, steps);
             }
             request.push = false;
-        } else if !self.held.has(key, who(&request)) && !owned.marks.count_before(&name) {
+        } else if !self.held.has(key, &request) && !owned.marks.count_before(&name) {
             return self.again(request, Vec::new(), steps);
         }
         if self.is_held(now, key, &request) {
@@ -176,7 +176,7 @@ impl Opaque {
             (turn, false) if turn % 3 == 1 => HeldRequests::All,
             _ => HeldRequests::Nothing,
         };
-        self.held.has(key, who(request))
+        self.held.has(key, request)
             || match way {
                 HeldRequests::Nothing => false,
                 HeldRequests::Leaders => !owned.visitors.is_behind(request, stateless),
