@@ -123,7 +123,7 @@ impl Alike {
     }
 
     /// Those of a node that differs from nobody count from now on. `trees`: rounds go along trees.
-    pub(super) fn take(&mut self, (role, trees): (Role, bool), settings: &[Setting], by: &str) {
+    pub(super) fn take(&mut self, role: Role, trees: bool, settings: &[Setting], by: &str) {
         for Setting { name, value } in settings {
             if among(name).is_some_and(|among| among.has(role, trees)) {
                 let (value, by) = (value.clone(), by.to_owned());
@@ -151,10 +151,10 @@ mod tests {
     fn each_is_compared_among_those_for_whom_it_means_something() {
         let mut alike = Alike::default();
         let bound = "MXNET_KVSTORE_BIGARRAY_BOUND";
-        alike.take((Role::Scheduler, false), &told("PS_RESEND", 0), "the scheduler");
-        alike.take((Role::Server, false), &told(bound, 1), "server 0");
-        alike.take((Role::Worker, false), &told(bound, 2), "worker 0");
-        alike.take((Role::Worker, false), &told("PSLITE_OF_TOMORROW", 2), "worker 0");
+        alike.take(Role::Scheduler, false, &told("PS_RESEND", 0), "the scheduler");
+        alike.take(Role::Server, false, &told(bound, 1), "server 0");
+        alike.take(Role::Worker, false, &told(bound, 2), "worker 0");
+        alike.take(Role::Worker, false, &told("PSLITE_OF_TOMORROW", 2), "worker 0");
         assert_eq!(
             alike.differences(Role::Worker, &told(bound, 3), "worker 1"),
             "MXNET_KVSTORE_BIGARRAY_BOUND is 3 at worker 1 and 2 at worker 0; set it alike on all \
@@ -178,7 +178,7 @@ mod tests {
         let (name, node) = ("PSLITE_DETERMINISTIC=tree", Role::Worker);
         for (trees, differ) in [(false, false), (true, true)] {
             let mut alike = Alike::default();
-            alike.take((Role::Server, trees), &told(name, 1), "server 0");
+            alike.take(Role::Server, trees, &told(name, 1), "server 0");
             let text = alike.differences(node, &told(name, 0), "worker 0");
             assert_eq!(!text.is_empty(), differ, "{text}");
         }

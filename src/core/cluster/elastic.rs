@@ -252,8 +252,10 @@ impl Cluster {
     pub(super) fn claim(
         &mut self,
         epoch: u64,
-        (claims, difference): (Vec<Claim>, Difference),
-        (fixed, opaque): (Option<String>, bool),
+        claims: Vec<Claim>,
+        difference: Difference,
+        fixed: Option<String>,
+        opaque: bool,
         out: &mut Vec<Action>,
     ) {
         if self.elastic.on && self.ready && self.config.role == Role::Server {

@@ -67,7 +67,8 @@ impl Cluster {
     fn guest(
         &mut self,
         now: Duration,
-        (node, kind): (&Node, GuestKind),
+        node: &Node,
+        kind: GuestKind,
         out: &mut Vec<Action>,
     ) -> Option<NodeId> {
         let such = self.guests.channels.values().filter(|guest| guest.kind == kind);
@@ -106,12 +107,13 @@ impl Cluster {
         &mut self,
         now: Duration,
         node: &Node,
-        (level, text): (Level, String),
+        level: Level,
+        text: String,
         out: &mut Vec<Action>,
     ) {
         Self::log(out, level, text.clone());
         if node.is_ours()
-            && let Some(key) = self.guest(now, (node, GuestKind::Node), out)
+            && let Some(key) = self.guest(now, node, GuestKind::Node, out)
         {
             let kind = NoticeKind::JobFailed;
             self.notice(
@@ -132,7 +134,7 @@ impl Cluster {
         let Some((_, why)) = self.lost.get(&id) else {
             // It was let go, and may not have heard. A scheduler that came back has no connection
             // to it.
-            if let Some(key) = self.guest(now, (&node, GuestKind::Node), out) {
+            if let Some(key) = self.guest(now, &node, GuestKind::Node, out) {
                 self.let_go(key, out);
             }
             return;
@@ -143,7 +145,7 @@ impl Cluster {
         };
         let who = node.describe();
         let text = format!("{who} is not in the job any more, and {others}: {why}");
-        self.turn_away(now, &node, (Level::Warning, text), out);
+        self.turn_away(now, &node, Level::Warning, text, out);
     }
 
     /// A word of somebody who is not in the job: an operator, or a node that will not be.
@@ -223,7 +225,7 @@ impl Cluster {
             Self::log(out, Level::Verbose, text);
             return None;
         }
-        self.guest(now, (&node, GuestKind::Operator), out)
+        self.guest(now, &node, GuestKind::Operator, out)
     }
 }
 

@@ -83,7 +83,7 @@ impl Cluster {
         let mut alike = Alike::default();
         if config.role == Role::Scheduler {
             let by = format!("the scheduler ({})", me.address());
-            alike.take((config.role, config.trees), &config.settings, &by);
+            alike.take(config.role, config.trees, &config.settings, &by);
         }
         let arrivals = Arrivals {
             started: now,
@@ -140,14 +140,14 @@ impl Cluster {
             }
             Event::Leaving { customer_id } => self.announce_leaving(customer_id, out),
             Event::OtherWire { node, its, ours } => {
-                self.other_wire(now, &node, (its, ours), out);
+                self.other_wire(now, &node, its, ours, out);
             }
             Event::CannotGoOn(text) => {
                 let (kind, me) = (JobFailureKind::Remote, self.me.id);
                 self.fail_everywhere(me, JobFailure { kind, text }, out);
             }
             Event::Claims { epoch, claims, difference, fixed, opaque } => {
-                self.claim(epoch, (claims, difference), (fixed, opaque), out);
+                self.claim(epoch, claims, difference, fixed, opaque, out);
             }
             Event::Orders(orders) => self.order(now, &orders, out),
             Event::Copies(copies) => self.place_copies(now, copies, out),

@@ -179,7 +179,8 @@ impl OrderBook {
     /// which something is forgotten.
     pub(super) fn forget_not_begun<'a>(
         &mut self,
-        (giver, epoch): (NodeId, u64),
+        giver: NodeId,
+        epoch: u64,
         claims: impl Fn(Key) -> &'a [Claim],
     ) -> BTreeSet<Key> {
         let forgotten = |known: &Replaced| known.giver == giver && known.epoch < epoch;

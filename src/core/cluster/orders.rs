@@ -199,7 +199,7 @@ impl Cluster {
         let said_later = books.collection.as_ref().and_then(|all| all.later.get(&from));
         let claims = said_later.or_else(|| books.claims.by_server().get(&from));
         let of_key = |key| claims.map_or(&[][..], |claims| claims.of_key(key));
-        let changed = books.orders.forget_not_begun((from, epoch), of_key);
+        let changed = books.orders.forget_not_begun(from, epoch, of_key);
         self.record_orders(&changed, out);
     }
 

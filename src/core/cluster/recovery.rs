@@ -19,7 +19,7 @@ impl Cluster {
                 "{} cannot join the job: all nodes of it follow keys that move, and it does not",
                 node.describe()
             );
-            return self.turn_away(now, node, (Level::Warning, text), out);
+            return self.turn_away(now, node, Level::Warning, text, out);
         }
         if self.elastic.workers && node.role == Role::Worker {
             return self.worker_comes_back(now, node, out);
@@ -30,7 +30,7 @@ impl Cluster {
                  the dead to be replaced, is not set",
                 node.describe()
             );
-            return self.turn_away(now, node, (Level::Warning, text), out);
+            return self.turn_away(now, node, Level::Warning, text, out);
         }
         if let Some(id) = self.place_for(node) {
             return self.replace(now, id, node, out);

@@ -67,7 +67,7 @@ impl Cluster {
         }
         let text = self.arrivals.alike.differences(node.role, &control.settings, &by);
         if text.is_empty() {
-            self.arrivals.alike.take((node.role, self.config.trees), &control.settings, &by);
+            self.arrivals.alike.take(node.role, self.config.trees, &control.settings, &by);
         }
         text
     }
@@ -82,10 +82,10 @@ impl Cluster {
         out: &mut Vec<Action>,
     ) {
         if self.ready {
-            return self.turn_away(now, node, (Level::Warning, text), out);
+            return self.turn_away(now, node, Level::Warning, text, out);
         }
         self.arrivals.refusals.told += 1;
-        self.turn_away(now, node, (Level::Verbose, text.clone()), out);
+        self.turn_away(now, node, Level::Verbose, text.clone(), out);
         self.fail_start(now, EMPTY, JobFailure { kind: JobFailureKind::Config, text }, out);
     }
 
@@ -95,7 +95,8 @@ impl Cluster {
         &mut self,
         now: Duration,
         node: &Node,
-        (its, ours): (&str, &str),
+        its: &str,
+        ours: &str,
         out: &mut Vec<Action>,
     ) {
         let sound = (1..=65_535).contains(&node.port) && !node.hostname.is_empty();
@@ -119,7 +120,7 @@ impl Cluster {
     pub(super) fn too_late(&mut self, now: Duration, node: &Node, out: &mut Vec<Action>) {
         let text = self.failure.as_ref().map(|failure| failure.text.clone());
         self.arrivals.refusals.told += 1;
-        self.turn_away(now, node, (Level::Verbose, text.unwrap_or_default()), out);
+        self.turn_away(now, node, Level::Verbose, text.unwrap_or_default(), out);
         self.check_farewell(now, out);
     }
 

@@ -128,7 +128,7 @@ impl Cluster {
                 self.config.num_workers,
                 self.config.num_servers
             );
-            self.turn_away(now, node, (Level::Error, text.clone()), out);
+            self.turn_away(now, node, Level::Error, text.clone(), out);
             return self.note_refusal(&text, out);
         }
         if let Err(text) = self.arrivals.reach.take(node, control.origin) {

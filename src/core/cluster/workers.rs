@@ -155,7 +155,7 @@ impl Cluster {
         };
         if let Some(why) = why {
             let text = format!("{} cannot join the job: {why}", node.describe());
-            return self.turn_away(now, node, (Level::Warning, text), out);
+            return self.turn_away(now, node, Level::Warning, text, out);
         }
         if self.asks_again_or_fails(now, node, out) {
             return;
