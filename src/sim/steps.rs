@@ -1,7 +1,8 @@
 //! Deaths of servers at a named step: exactly before or after a message of one kind leaves a
 //! process, or is handled there.
 
-use pslite_core::wire::elastic::{SchedulerMessageKind, TransferKind};
+use pslite_core::wire::elastic::SchedulerMessageKind;
+use pslite_core::wire::transfer::TransferKind;
 use pslite_core::wire::{Message, Role};
 
 /// What a message does for a job whose pieces move.

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use pslite_core::wire::elastic::{Claim, Placed, Route, SchedulerMessage, Transfer, TransferKind};
+use pslite_core::wire::elastic::{Claim, Mark, Placed, Route, SchedulerMessage};
+use pslite_core::wire::transfer::{PieceCut, PieceName, RoundSum, Transfer, WrittenPiece};
 use pslite_core::wire::trees::{Hop, TreeNode};
 use pslite_core::wire::{Control, Message, Meta};
 
@@ -78,19 +79,23 @@ fn tell_route(f: &mut fmt::Formatter<'_>, Route { from, to, term, owner }: &Rout
 }
 
 fn tell_transfer(f: &mut fmt::Formatter<'_>, transfer: &Transfer) -> fmt::Result {
-    let Transfer { key, from, to, term, version, number, .. } = transfer;
-    let kind = transfer.kind();
-    if matches!(kind, TransferKind::Command | TransferKind::CommandsEnd) {
-        return write!(f, "{kind:?} {} number {number} version {version}", transfer.head);
+    let Some(PieceName { key, from, to, term }) = transfer.piece() else {
+        return write!(f, "{transfer:?}");
+    };
+    write!(f, "{:?} key {key} {from}..{to} term {}", transfer.kind(), Term(*term))?;
+    match transfer {
+        Transfer::Move(WrittenPiece { version, marks, .. })
+        | Transfer::Seed(WrittenPiece { version, marks, .. })
+        | Transfer::Round(RoundSum { version, marks, .. }) => tell_version(f, *version, marks),
+        Transfer::Confirmed { version, .. } => tell_version(f, *version, &[]),
+        Transfer::Cut(PieceCut { cuts, gone, .. }) => write!(f, " cuts {cuts:?} gone {gone:?}"),
+        _ => Ok(()),
     }
-    write!(f, "{kind:?} key {key} {from}..{to} term {} version {version}", Term(*term))?;
-    for mark in &transfer.marks {
-        write!(f, " {}@{}", mark.worker, mark.timestamp)?;
-    }
-    if !transfer.cuts.is_empty() {
-        write!(f, " cuts {:?} gone {:?}", transfer.cuts, transfer.gone)?;
-    }
-    Ok(())
+}
+
+fn tell_version(f: &mut fmt::Formatter<'_>, version: u64, marks: &[Mark]) -> fmt::Result {
+    write!(f, " version {version}")?;
+    marks.iter().try_for_each(|mark| write!(f, " {}@{}", mark.worker, mark.timestamp))
 }
 
 fn tell_control(f: &mut fmt::Formatter<'_>, meta: &Meta, control: &Control) -> fmt::Result {

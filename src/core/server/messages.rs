@@ -5,6 +5,7 @@ use bytes::Bytes;
 use crate::kv::messages::with_data;
 use crate::store::Outgoing;
 use crate::values::KvPairs;
+use crate::wire::transfer::Transfer;
 use crate::wire::{Frames, Message, Meta};
 
 /// The metadata of the answer to a push or pull, with the reason in `error` if it was refused
@@ -60,8 +61,10 @@ pub fn transfer(outgoing: Outgoing, app_id: i32) -> Message {
         customer_id: app_id,
         recver: to,
         request: true,
-        // A round waits for it, and the sender's own copies may fill the way for a second.
-        overtakes: transfer.is_confirmation(),
+        // A round waits for it, and the sender's own copies may fill the way for a second. What
+        // else there is for that server is about other things, or was asked for by what that sent
+        // later: so it need not wait behind that.
+        overtakes: matches!(transfer, Transfer::Confirmed { .. }),
         transfer: Some(Box::new(transfer)),
         ..Meta::default()
     };

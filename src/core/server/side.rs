@@ -11,7 +11,8 @@ use smallvec::SmallVec;
 use super::claims::{ClaimWord, Claims};
 use crate::store::elastic::Due;
 use crate::store::{Outbound, Store, StoreConfig, StoreError};
-use crate::wire::elastic::{Order, SchedulerMessage, Transfer};
+use crate::wire::elastic::{Order, SchedulerMessage};
+use crate::wire::transfer::Transfer;
 use crate::wire::trees::Overlay;
 use crate::wire::{Meta, NodeId};
 

@@ -12,7 +12,8 @@ use crate::store::{Store, StoreConfig};
 use crate::trees::name_of;
 use crate::values::kind::{RequestKind, command_of};
 use crate::values::{Buffer, Dtype};
-use crate::wire::elastic::{Placed, TransferKind};
+use crate::wire::elastic::Placed;
+use crate::wire::transfer::Transfer;
 use crate::wire::trees::Hop;
 use crate::wire::{Key, worker_id};
 
@@ -170,8 +171,8 @@ fn what_counted_in_a_sum_counts_once_however_it_comes_again() {
     assert!((0..3).all(|rank| counts(&store, rank, 0) && !counts(&store, rank, 1)));
     // The replica hears the names, not who handed them in.
     let [shipped] = &out.transfers[..] else { panic!("{:?}", out.transfers) };
-    assert_eq!(shipped.transfer.kind(), TransferKind::Round);
-    let marked: Vec<_> = shipped.transfer.marks.iter().map(|mark| mark.worker).collect();
+    let Transfer::Round(round) = &shipped.transfer else { panic!("{shipped:?}") };
+    let marked: Vec<_> = round.marks.iter().map(|mark| mark.worker).collect();
     assert_eq!(marked, [0, 1, 2].map(worker_id));
     for again in [sum(&[(0, 0), (1, 0)]), sum(&[(1, 0), (2, 0)]), own(1, 0)] {
         let out = give(&mut store, again).unwrap();

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::error::StoreError;
 use super::modes::space_of;
 use crate::values::{KvPairs, SHARED};
-use crate::wire::elastic::Transfer;
+use crate::wire::transfer::Transfer;
 use crate::wire::{Meta, NodeId};
 
 /// An answer to be sent.

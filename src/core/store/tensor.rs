@@ -15,6 +15,7 @@ use super::round::Round;
 use crate::store::Sum;
 use crate::values::value::Value;
 use crate::values::{Allocator, Buffer, Dtype, KeyPart};
+use crate::wire::transfer::PieceName;
 use crate::wire::trees::Ticket;
 use crate::wire::{EMPTY, Key, NodeId};
 
@@ -169,6 +170,11 @@ impl Piece {
             source: None,
             given: None,
         }
+    }
+
+    /// How other servers know it.
+    pub(super) const fn name(&self, key: Key) -> PieceName {
+        PieceName { key, from: self.from, to: self.to, term: self.term }
     }
 
     /// The float32 copy that a multi-precision server works on, of a value of another type.

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use thiserror::Error;
 
+use super::flat_transfer::FlatTransfer;
 use super::message::{
     Command, Control, Device, Devices, EMPTY, Meta, Node, Notice, NoticeKind, Role, Setting,
 };
@@ -85,7 +86,7 @@ pub fn decode_meta(bytes: &[u8]) -> Result<Meta> {
             100 => meta.sequence = field.varint()?,
             101 => meta.error = text(field.bytes()?, TEXT_BYTES_MAX, "the error")?,
             102 => meta.placed = Some(elastic(field.bytes()?)?),
-            103 => meta.transfer = Some(Box::new(elastic(field.bytes()?)?)),
+            103 => meta.transfer = Some(Box::new(elastic::<FlatTransfer>(field.bytes()?)?.into())),
             104 => meta.devices = devices(field.bytes()?)?.if_told(),
             105 => meta.hop = Some(Box::new(elastic(field.bytes()?)?)),
             110 => meta.own_keys = field.varint()? != 0,

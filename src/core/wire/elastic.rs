@@ -1,6 +1,6 @@
 //! What our own nodes say to each other about pieces of keys that move: beside a request
-//! (`Placed`), between two servers (`Transfer`), and between the scheduler and all others
-//! (`SchedulerMessage`, a *word*). Bytes to types and back; what it means is in `docs/elastic.md`.
+//! (`Placed`), and between the scheduler and all others (`SchedulerMessage`, a *word*); between two
+//! servers, `transfer` has it. Bytes to types and back; what it means is in `docs/elastic.md`.
 //! Stock nodes never get any of it.
 //!
 //! Numbers are those of protobuf, written and read by prost. Lists are bounded by the message that
@@ -8,7 +8,6 @@
 
 use bytes::Bytes;
 
-use super::agreement::Agree;
 use super::exchange::ExchangeSpec;
 use super::message::{Key, NodeId};
 use super::trees::{Overlay, PartTicket, Ticket};
@@ -129,147 +128,6 @@ pub struct Mark {
     /// The worker's life, as in [`Placed::life`].
     #[prost(uint64, tag = "4")]
     pub life: u64,
-}
-
-/// What a transfer between two servers is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
-#[repr(i32)]
-pub enum TransferKind {
-    /// Nothing: a kind that this version does not know.
-    Unknown = 0,
-    /// To the new owner: the piece with all that belongs to it.
-    Move = 1,
-    /// To the old owner: the piece is here, and safe.
-    Moved = 2,
-    /// To the replica: a copy of the piece as of its last round.
-    Seed = 3,
-    /// To the replica: the sum of one round, to be applied as the owner did.
-    Round = 4,
-    /// From the replica: all up to `version` of the piece is here. From the old owner: it has
-    /// forgotten the piece.
-    Confirmed = 5,
-    /// To the replica: the piece is cut at `cuts`; its parts have `term` now, but for those in
-    /// `gone`, which keep the term before.
-    Cut = 6,
-    /// To the replica: the copy is not needed any more.
-    Drop = 7,
-    /// To a server that joined: a command of a worker, in the order in which the sender obeyed it.
-    Command = 8,
-    /// To a server that joined: there are no further commands so far; it may serve.
-    CommandsEnd = 9,
-    /// To the old owner of an opaque key: its handler here cannot take it; keep it. The values are
-    /// one data frame, the reason.
-    Refused = 10,
-}
-
-/// One of the first pushes of an opaque key, as it came: given to the handler of each server that
-/// the key moves to.
-#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
-pub struct FirstPush {
-    /// The worker.
-    #[prost(int32, tag = "1")]
-    pub worker: NodeId,
-    /// Its customer.
-    #[prost(int32, tag = "2")]
-    pub customer: i32,
-    /// The application's command.
-    #[prost(int32, tag = "3")]
-    pub head: i32,
-    /// It asked for values too.
-    #[prost(bool, tag = "4")]
-    pub pull: bool,
-    /// How many data frames it had.
-    #[prost(uint32, tag = "5")]
-    pub frames: u32,
-}
-
-/// A message between two servers. The values are data frames: the key, the value, then the master
-/// copy if there is one, then the optimizer's tensors.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct Transfer {
-    /// What it is.
-    #[prost(enumeration = "TransferKind", tag = "1")]
-    pub kind: i32,
-    /// The wire key.
-    #[prost(uint64, tag = "2")]
-    pub key: Key,
-    /// The first element.
-    #[prost(uint64, tag = "3")]
-    pub from: u64,
-    /// One past the last element.
-    #[prost(uint64, tag = "4")]
-    pub to: u64,
-    /// The piece's term.
-    #[prost(uint64, tag = "5")]
-    pub term: u64,
-    /// Rounds applied; of `Round`: this one included. Of `Command`, `CommandsEnd`, and of the
-    /// `Confirmed` that answers that (its `to` is 0): up to which change of the sender's settings.
-    #[prost(uint64, tag = "6")]
-    pub version: u64,
-    /// Elements of the whole wire key.
-    #[prost(uint64, tag = "7")]
-    pub length: u64,
-    /// MXNet's number of the element type.
-    #[prost(int32, tag = "8")]
-    pub dtype: i32,
-    /// Elements of a row; 0: dense.
-    #[prost(uint64, tag = "9")]
-    pub row_len: u64,
-    /// Which pushes are counted: all of `Move` and `Seed`, those of one round of `Round`.
-    #[prost(message, repeated, tag = "10")]
-    pub marks: Vec<Mark>,
-    /// The second data frame after the key is a master copy.
-    #[prost(bool, tag = "11")]
-    pub has_master: bool,
-    /// What the optimizer keeps, if anything: the sender's own encoding (`optimizers`).
-    #[prost(bytes = "bytes", optional, tag = "12")]
-    pub state: Option<Bytes>,
-    /// `Cut`: where, in ascending order.
-    #[prost(uint64, repeated, tag = "13")]
-    pub cuts: Vec<u64>,
-    /// `Cut`: the begins of those parts that leave.
-    #[prost(uint64, repeated, tag = "14")]
-    pub gone: Vec<u64>,
-    /// `Round`: rows of the sum, if the key is row_sparse.
-    #[prost(int64, repeated, tag = "15")]
-    pub rows: Vec<i64>,
-    /// `Command`: the head; the body is the first data frame.
-    #[prost(int32, tag = "16")]
-    pub head: i32,
-    /// Which optimizer `state` is of, or the sum is for: how many one worker had sent with it.
-    /// `Command`, of an optimizer: the same; without a frame: how many optimizers the customer of
-    /// the one mark has sent, the last of them with that timestamp. `CommandsEnd`: the policy that
-    /// the sender knows. `Confirmed`: 1 if it answers a `Moved`.
-    #[prost(uint64, tag = "17")]
-    pub number: u64,
-    /// `Command` without a frame: the worker.
-    #[prost(int32, tag = "18")]
-    pub worker: NodeId,
-    /// `Command`: its customer.
-    #[prost(int32, tag = "19")]
-    pub customer: i32,
-    /// `Move` of an opaque key without state between rounds: its first pushes, in their order.
-    /// Their frames follow that of the key.
-    #[prost(message, repeated, tag = "20")]
-    pub first_pushes: Vec<FirstPush>,
-    /// `CommandsEnd`: what all workers have said alike, and the receiver was not told yet.
-    #[prost(message, repeated, tag = "21")]
-    pub agreed: Vec<Agree>,
-    /// `Command`: the customer with keys of its own that sent it; 0: one of those that share
-    /// theirs.
-    #[prost(uint32, tag = "25")]
-    pub space: u32,
-}
-
-impl Transfer {
-    /// True if it says that a copy has all up to a round, and no more than that. What else its
-    /// sender has for the same server is about other things, or was asked for by what that server
-    /// sent later: so it need not wait behind that.
-    #[must_use]
-    pub fn is_confirmation(&self) -> bool {
-        let of_copy = self.to > 0 && self.gone.is_empty() && self.number == 0;
-        self.kind() == TransferKind::Confirmed && of_copy
-    }
 }
 
 /// How a server holds a piece.

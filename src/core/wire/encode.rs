@@ -3,6 +3,7 @@
 //! a test holds it equal to prost.
 
 use super::elastic;
+use super::flat_transfer::FlatTransfer;
 use super::message::{Command, Control, Devices, EMPTY, Meta, Node, Notice, Setting};
 
 /// Appends the bytes of `meta` to `out`.
@@ -43,7 +44,7 @@ pub fn encode_meta(meta: &Meta, out: &mut Vec<u8>) {
     }
     if let Some(transfer) = &meta.transfer {
         tag(out, 103, 2);
-        elastic::write(&**transfer, out);
+        elastic::write(&FlatTransfer::from(&**transfer), out);
     }
     if let Some(devices) = &meta.devices {
         nested(out, 104, |out| encode_devices(devices, out));

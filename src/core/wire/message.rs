@@ -6,7 +6,8 @@
 
 use std::net::IpAddr;
 
-use super::elastic::{Placed, SchedulerMessage, Transfer};
+use super::elastic::{Placed, SchedulerMessage};
+use super::transfer::Transfer;
 use super::trees::Hop;
 use bytes::Bytes;
 use smallvec::SmallVec;

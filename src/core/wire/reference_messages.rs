@@ -57,7 +57,7 @@ pub(super) fn notice() -> impl Strategy<Value = PbNotice> {
     )
 }
 
-pub(super) fn transfer() -> impl Strategy<Value = elastic::Transfer> {
+pub(super) fn transfer() -> impl Strategy<Value = FlatTransfer> {
     use proptest::collection::vec;
     let mark = (number(), number(), number());
     let mark = mark.prop_map(|(worker, customer, timestamp)| elastic::Mark {
@@ -66,18 +66,24 @@ pub(super) fn transfer() -> impl Strategy<Value = elastic::Transfer> {
         timestamp,
         life: u64::from(customer > 0),
     });
-    (0..12_i32, long(), long(), vec(mark, 0..4), vec(long(), 0..4), vec(any::<i64>(), 0..4))
-        .prop_map(|(kind, key, to, marks, cuts, rows)| elastic::Transfer {
+    let numbers = (long(), prop_oneof![Just(0), long()], 0..3_u64);
+    let lists = (vec(mark, 0..4), vec(long(), 0..4), vec(long(), 0..2), vec(any::<i64>(), 0..4));
+    (0..12_i32, numbers, lists, 0..2_i32).prop_map(
+        |(kind, (key, to, number), (marks, cuts, gone, rows), head)| FlatTransfer {
             kind,
             key,
             to,
+            number,
             marks,
             cuts,
+            gone,
             rows,
+            head,
             state: (kind > 6).then(|| Bytes::from_static(b"state")),
             agreed: (kind == 9).then(agreed).into_iter().collect(),
-            ..elastic::Transfer::default()
-        })
+            ..FlatTransfer::default()
+        },
+    )
 }
 
 pub(super) fn agreed() -> agreement::Agree {

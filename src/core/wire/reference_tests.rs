@@ -113,7 +113,7 @@ struct PbMeta {
     #[prost(message, optional, tag = "102")]
     placed: Option<elastic::Placed>,
     #[prost(message, optional, tag = "103")]
-    transfer: Option<elastic::Transfer>,
+    transfer: Option<FlatTransfer>,
     #[prost(message, optional, tag = "104")]
     devices: Option<PbDevices>,
     #[prost(message, optional, tag = "105")]
@@ -201,7 +201,7 @@ fn pb_meta(meta: &Meta) -> PbMeta {
         sequence: some(meta.sequence, meta.sequence != 0),
         error: some(meta.error.clone(), !meta.error.is_empty()),
         placed: meta.placed.clone(),
-        transfer: meta.transfer.as_deref().cloned(),
+        transfer: meta.transfer.as_deref().map(FlatTransfer::from),
         devices: meta.devices.map(|devices| PbDevices {
             source_kind: Some(devices.source.kind),
             source_id: Some(devices.source.id),
@@ -290,7 +290,7 @@ fn read_meta(meta: PbMeta) -> Meta {
         sequence: meta.sequence.unwrap_or(0),
         error: meta.error.unwrap_or_default(),
         placed: meta.placed,
-        transfer: meta.transfer.map(Box::new),
+        transfer: meta.transfer.map(|flat| Box::new(flat.into())),
         hop: meta.hop.map(Box::new),
         own_keys: meta.own_keys.unwrap_or(0) != 0,
     }

@@ -19,7 +19,8 @@ use pslite_core::cluster::Event;
 use pslite_core::server::{ClaimWord, Claims};
 use pslite_core::store::opaque::{Fetch, Opaque, OpaqueConfig, Step};
 use pslite_core::values::KvPairs;
-use pslite_core::wire::elastic::{Order, SchedulerMessage, Transfer};
+use pslite_core::wire::elastic::{Order, SchedulerMessage};
+use pslite_core::wire::transfer::Transfer;
 use pslite_core::wire::{Key, Message, Meta, NodeId};
 use pslite_observe::log::{self, Level};
 
@@ -174,7 +175,7 @@ impl Movable {
         let from = message.meta.sender;
         let mut taken = Ok(());
         self.step(front, |keys, steps| {
-            taken = keys.transfer(node.now(), from, (transfer, &message.data), steps);
+            taken = keys.transfer(node.now(), from, transfer, &message.data, steps);
         });
         if let Err(error) = taken {
             node.event(Event::CannotGoOn(format!(

@@ -13,9 +13,8 @@ use pslite_core::kv::flights::{AheadSlice, Brought, Outgoing as Sent};
 use pslite_core::store::{Outbound, Outgoing};
 use pslite_core::values::{KeyPart, KvPairs};
 use pslite_core::wire::balance::{BalanceMessage, BalanceShare};
-use pslite_core::wire::elastic::{
-    Claim, Holding, KeyRoute, Mark, Placed, Route, SchedulerMessage, Transfer, TransferKind,
-};
+use pslite_core::wire::elastic::{Claim, Holding, KeyRoute, Mark, Placed, Route, SchedulerMessage};
+use pslite_core::wire::transfer::{CommandsEnd, RoundSum, Transfer, WrittenPiece};
 use pslite_core::wire::trees::{HopKind, Overlay, Ticket};
 use pslite_core::wire::{Frames, Key, Meta, NodeId};
 
@@ -145,25 +144,34 @@ impl Sabotage {
         joined: bool,
     ) -> Option<(Transfer, Vec<Bytes>)> {
         let (mut transfer, mut frames) = (transfer.clone(), data.to_vec());
-        match (self.plant, transfer.kind()) {
-            (Some(Plant::MarksNotMoved), TransferKind::Move)
-            | (Some(Plant::RoundWithoutMarks), TransferKind::Round) => transfer.marks.clear(),
-            (Some(Plant::StateNotMoved), TransferKind::Move) if transfer.state.take().is_some() => {
+        match (self.plant, &mut transfer) {
+            (Some(Plant::MarksNotMoved), Transfer::Move(WrittenPiece { marks, .. }))
+            | (Some(Plant::RoundWithoutMarks), Transfer::Round(RoundSum { marks, .. })) => {
+                marks.clear();
+            }
+            (
+                Some(Plant::StateNotMoved),
+                Transfer::Move(WrittenPiece { state: state @ Some(_), .. }),
+            ) => {
+                *state = None;
                 frames.truncate(2);
             }
-            (Some(Plant::ReplicaSkipsRound), TransferKind::Round)
-                if transfer.version % SKIPPED_EVERY == 0 =>
+            (Some(Plant::ReplicaSkipsRound), Transfer::Round(sum))
+                if sum.version % SKIPPED_EVERY == 0 =>
             {
                 if let Some(values) = frames.get_mut(1) {
                     *values = vec![0; values.len()].into();
                 }
             }
-            (Some(Plant::DividedTwice), TransferKind::Round) => {
+            (Some(Plant::DividedTwice), Transfer::Round(_)) => {
                 if let Some(values) = frames.get_mut(1) {
                     *values = times(values, 0.5);
                 }
             }
-            (Some(Plant::JoinerServesEarly), TransferKind::Command) if joined => return None,
+            (
+                Some(Plant::JoinerServesEarly),
+                Transfer::Command(_) | Transfer::OptimizerCount(_),
+            ) if joined => return None,
             _ => {}
         }
         Some((transfer, frames))
@@ -185,23 +193,20 @@ impl Sabotage {
 
     /// To the replica later, and confirmed now.
     fn confirm_at_once(&mut self, sent: &mut Outbound) {
-        let is_copy = |kind: TransferKind| {
+        let is_copy = |one: &Outgoing| {
             matches!(
-                kind,
-                TransferKind::Round | TransferKind::Seed | TransferKind::Cut | TransferKind::Drop
+                one.transfer,
+                Transfer::Round(_) | Transfer::Seed(_) | Transfer::Cut(_) | Transfer::Drop(_)
             )
         };
-        let (copies, rest) =
-            take(&mut sent.transfers).into_iter().partition(|one| is_copy(one.transfer.kind()));
+        let (copies, rest) = take(&mut sent.transfers).into_iter().partition(is_copy);
         sent.transfers = rest;
         let copies: Vec<Outgoing> = copies;
         for Outgoing { to, transfer, .. } in &copies {
-            if matches!(transfer.kind(), TransferKind::Round | TransferKind::Seed) {
-                let kind = TransferKind::Confirmed.into();
-                let Transfer { key, from, to: end, term, version, .. } = *transfer;
-                let told =
-                    Transfer { kind, key, from, to: end, term, version, ..Transfer::default() };
-                self.forged.push((*to, told));
+            if let &Transfer::Round(RoundSum { piece, version, .. })
+            | &Transfer::Seed(WrittenPiece { piece, version, .. }) = transfer
+            {
+                self.forged.push((*to, Transfer::Confirmed { piece, version }));
             }
         }
         self.late.extend(copies);
@@ -210,11 +215,8 @@ impl Sabotage {
     /// As if the new owner had said that the piece is safe.
     fn forget_at_once(&mut self, sent: &Outbound) {
         for Outgoing { to, transfer, .. } in &sent.transfers {
-            if transfer.kind() == TransferKind::Move {
-                let kind = TransferKind::Moved.into();
-                let Transfer { key, from, to: end, term, .. } = *transfer;
-                let moved = Transfer { kind, key, from, to: end, term, ..Transfer::default() };
-                self.forged.push((*to, moved));
+            if let Transfer::Move(written) = transfer {
+                self.forged.push((*to, Transfer::Moved(written.piece)));
             }
         }
     }
@@ -232,8 +234,8 @@ impl Sabotage {
     /// As if the server with the lowest id had said that there are no commands.
     pub(super) fn end_of_commands(&self, servers: &[NodeId]) -> Option<(NodeId, Transfer)> {
         let first = servers.first().filter(|_| self.is(Plant::JoinerServesEarly))?;
-        let kind = TransferKind::CommandsEnd.into();
-        Some((*first, Transfer { kind, number: u64::MAX, ..Transfer::default() }))
+        let end = CommandsEnd { until: 0, epoch: u64::MAX, agreed: Vec::new() };
+        Some((*first, Transfer::CommandsEnd(end)))
     }
 
     // ---- at a worker ----------------------------------------------------------------------------
@@ -404,11 +406,11 @@ fn ship_early_pushes(sent: &mut Outbound) {
         })
         .collect();
     for Outgoing { transfer, .. } in &mut sent.transfers {
-        if transfer.kind() == TransferKind::Move {
-            transfer.marks.retain(|mark| {
+        if let Transfer::Move(WrittenPiece { marks, .. }) = transfer {
+            marks.retain(|mark| {
                 !early.iter().any(|e| (e.worker, e.customer) == (mark.worker, mark.customer))
             });
-            transfer.marks.extend(&early);
+            marks.extend(&early);
         }
     }
 }

@@ -16,7 +16,8 @@ use super::workload::{COUNTED_WORKERS_MAX, Tensors};
 use crate::network::{LinkModel, NetworkConfig, Process, Rates};
 use crate::steps::{DeathAt, Step};
 use pslite_core::random::{Random, mix};
-use pslite_core::wire::elastic::{SchedulerMessageKind, TransferKind};
+use pslite_core::wire::elastic::SchedulerMessageKind;
+use pslite_core::wire::transfer::TransferKind;
 
 pub use kinds::Scenario;
 

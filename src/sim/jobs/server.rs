@@ -342,7 +342,7 @@ fn weighed(mut claims: Vec<Claim>, weight: u64) -> Vec<Claim> {
 fn keys_of(input: &Input) -> Option<Vec<Key>> {
     match input {
         Input::Message(message) => Some(match &message.meta.transfer {
-            Some(transfer) => vec![transfer.key],
+            Some(transfer) => transfer.piece().map(|piece| piece.key).into_iter().collect(),
             None => {
                 let keys = message.data.first().map_or(&[][..], |keys| keys);
                 (0..keys.len() / 8).filter_map(|index| key_at(keys, index)).collect()

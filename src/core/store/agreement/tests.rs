@@ -9,10 +9,9 @@ use crate::store::command::Head;
 use crate::values::Dtype;
 use crate::values::kind::{RequestKind, command_of};
 use crate::values::server_key_ranges;
-use crate::wire::elastic::{
-    LiveWorker, Placed, SchedulerMessage, SchedulerMessageKind, TransferKind,
-};
+use crate::wire::elastic::{LiveWorker, Placed, SchedulerMessage, SchedulerMessageKind};
 use crate::wire::server_id;
+use crate::wire::transfer::Transfer;
 use AgreeState::{Again, Agreed as Yes, Differs, Waits};
 
 use crate::wire::agreement::Fact;
@@ -322,7 +321,7 @@ fn servers_that_joined_are_told() {
     let (state, _, out) = say_to(&mut first, (B, 0), &step(1, &[W]));
     assert_eq!(state, Yes);
     let [told] = &out.transfers[..] else { panic!("{:?}", out.transfers) };
-    assert_eq!((told.to, told.transfer.kind()), (12, TransferKind::CommandsEnd));
+    assert!(told.to == 12 && matches!(told.transfer, Transfer::CommandsEnd(_)), "{told:?}");
     joined.transfer(8, &told.transfer, &[], &mut Outbound::default()).unwrap();
     policy(&mut joined, 3, &[12], &[(A, 0), (B, 3)]);
     assert_eq!(say_to(&mut joined, (B, 3), &back(&[W])).0, Yes);
@@ -331,6 +330,8 @@ fn servers_that_joined_are_told() {
     // What was told is not told again.
     say(&mut first, A, &step(2, &[B1]));
     let (_, _, out) = say_to(&mut first, (B, 0), &step(2, &[B1]));
-    assert_eq!(out.transfers[0].transfer.agreed[0].facts, facts(&[B1]));
-    assert_eq!(out.transfers[0].transfer.agreed.len(), 1);
+    let told = &out.transfers[0].transfer;
+    let Transfer::CommandsEnd(end) = told else { panic!("{told:?}") };
+    let [agreed] = &end.agreed[..] else { panic!("{end:?}") };
+    assert_eq!(agreed.facts, facts(&[B1]));
 }

@@ -20,7 +20,8 @@ use crate::store::modes::space_of;
 use crate::store::name::Customer;
 use crate::store::outbound::{Outbound, Outgoing, done, refused};
 use crate::store::state::Store;
-use crate::wire::elastic::{Mark, Transfer, TransferKind};
+use crate::wire::elastic::Mark;
+use crate::wire::transfer::{CommandsEnd, OptimizerCount, ToldCommand, Transfer};
 use crate::wire::{Key, Meta, NodeId, server_id};
 
 /// When the answer to a command may go.
@@ -141,13 +142,9 @@ impl Store {
         let Some(elastic) = &mut self.elastic else { return };
         let so_far = self.agreements.told();
         let told = elastic.settings.agreed.insert(server, so_far).unwrap_or(0);
-        let end = Transfer {
-            kind: TransferKind::CommandsEnd.into(),
-            version: elastic.settings.stamp,
-            number: elastic.epoch,
-            agreed: self.agreements.since(told).to_vec(),
-            ..Transfer::default()
-        };
+        let (until, epoch) = (elastic.settings.stamp, elastic.epoch);
+        let agreed = self.agreements.since(told).to_vec();
+        let end = Transfer::CommandsEnd(CommandsEnd { until, epoch, agreed });
         self.send(server, end, Vec::new(), out);
     }
 
@@ -160,56 +157,55 @@ impl Store {
         if told == stamp {
             return;
         }
-        for (transfer, frames) in settings.since(told, &self.modes) {
-            let transfer = Transfer { version: stamp, ..transfer };
-            out.transfers.push(Outgoing { to: server, transfer, frames });
-        }
+        let news = settings.since(told, &self.modes).into_iter();
+        let send = |(transfer, frames)| Outgoing { to: server, transfer, frames };
+        out.transfers.extend(news.map(send));
     }
 
     /// Another server tells what a worker told it.
     pub(super) fn take_command(
         &mut self,
-        transfer: &Transfer,
+        command: &ToldCommand,
         frames: &[Bytes],
     ) -> Result<(), StoreError> {
-        let malformed = StoreError::Transfer;
-        let (space, head) = (transfer.space, Head::from(transfer.head));
-        match (head, frames.first()) {
-            (Head::Controller, None) => return self.take_count(transfer),
-            (Head::Controller, Some(body)) => {
+        let &ToldCommand { space, head, generation, .. } = command;
+        let head = Head::from(head);
+        let no_command =
+            || StoreError::Transfer("its command is none that servers tell each other");
+        let body = frames.first().ok_or_else(no_command)?;
+        match head {
+            Head::Controller => {
                 let optimizer = self.read_optimizer(space, body);
                 let generations = &mut self.modes.change(space)?.generations;
-                if transfer.number <= generations.current() {
+                if generation <= generations.current() {
                     // Who tells it has not heard of the newer one, and will send what it did by
                     // this one.
                     if let Ok(optimizer) = optimizer {
-                        generations.keep_former(transfer.number, Arc::new(optimizer));
+                        generations.keep_former(generation, Arc::new(optimizer));
                     }
                     return Ok(());
                 }
                 let optimizer = optimizer?;
-                generations.advance(transfer.number);
+                generations.advance(generation);
                 self.set_optimizer(space, optimizer)?;
             }
-            (Head::SyncMode | Head::MultiPrecision | Head::Compression, Some(body)) => {
+            Head::SyncMode | Head::MultiPrecision | Head::Compression => {
                 self.command(space, head, body)?;
             }
-            _ => return Err(malformed("its command is none that servers tell each other")),
+            _ => return Err(no_command()),
         }
-        if let (Some(elastic), Some(body)) = (&mut self.elastic, frames.first()) {
+        if let Some(elastic) = &mut self.elastic {
             elastic.settings.note(space, head, body);
         }
         Ok(())
     }
 
-    fn take_count(&mut self, transfer: &Transfer) -> Result<(), StoreError> {
-        let [mark] = transfer.marks[..] else {
-            return Err(StoreError::Transfer("a count of commands has one mark"));
-        };
-        let Mark { worker, customer, life, .. } = mark;
+    /// Another server tells how many optimizers a worker sent it.
+    pub(super) fn take_count(&mut self, count: &OptimizerCount) -> Result<(), StoreError> {
+        let &OptimizerCount { space, last, count, .. } = count;
+        let Mark { worker, customer, timestamp, life } = last;
         let from = Customer { worker, customer, life };
-        let sent = Sent { count: transfer.number, last: Some(mark.timestamp) };
-        let space = transfer.space;
+        let sent = Sent { count, last: Some(timestamp) };
         if self.modes.change(space)?.generations.learn(from, sent)
             && let Some(elastic) = &mut self.elastic
         {
@@ -222,17 +218,15 @@ impl Store {
     pub(super) fn take_commands_end(
         &mut self,
         from: NodeId,
-        transfer: &Transfer,
+        end: &CommandsEnd,
         out: &mut Outbound,
     ) {
-        self.agreements.learn(&transfer.agreed);
+        self.agreements.learn(&end.agreed);
         let Some(elastic) = &mut self.elastic else { return };
         let waited = elastic.waits_for_commands();
         let ended = elastic.settings.ended.entry(from).or_default();
-        *ended = transfer.number.max(*ended);
-        let kind = TransferKind::Confirmed.into();
-        let told = Transfer { kind, version: transfer.version, ..Transfer::default() };
-        self.send(from, told, Vec::new(), out);
+        *ended = end.epoch.max(*ended);
+        self.send(from, Transfer::CommandsConfirmed { until: end.until }, Vec::new(), out);
         self.commands_are_here(waited, out);
     }
 
@@ -261,10 +255,10 @@ impl Store {
     }
 
     /// A server that joined has obeyed all commands up to a change.
-    pub(super) fn told(&mut self, from: NodeId, transfer: &Transfer, out: &mut Outbound) {
+    pub(super) fn told(&mut self, from: NodeId, until: u64, out: &mut Outbound) {
         let Some(elastic) = &mut self.elastic else { return };
         for (_, stamp, servers) in &mut elastic.settings.unanswered {
-            if *stamp <= transfer.version {
+            if *stamp <= until {
                 servers.remove(&from);
             }
         }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use crate::store::outbound::Answer;
 use crate::store::tensor::Piece;
 use crate::wire::NodeId;
-use crate::wire::elastic::Transfer;
+use crate::wire::transfer::{PieceName, WrittenPiece};
 
 /// A piece that has left and is kept until it is safe where it went.
 #[derive(Debug)]
@@ -18,8 +18,15 @@ pub(super) struct Leaving {
     /// Which replica has a copy of it.
     pub(super) copy: Option<NodeId>,
     /// As it was sent.
-    pub(super) transfer: Transfer,
+    pub(super) written: WrittenPiece,
     pub(super) frames: Vec<Bytes>,
+}
+
+impl Leaving {
+    /// As it was here.
+    pub(super) const fn piece(&self) -> PieceName {
+        PieceName { term: self.term, ..self.written.piece }
+    }
 }
 
 /// A copy of what another server owns.

@@ -63,7 +63,7 @@ use super::error::StoreError;
 use super::outbound::Outbound;
 use super::state::Store;
 use crate::wire::NodeId;
-use crate::wire::elastic::{Transfer, TransferKind};
+use crate::wire::transfer::Transfer;
 
 pub use self::commands::Due;
 pub(super) use self::questions::Asked;
@@ -85,7 +85,7 @@ impl Store {
         out: &mut Outbound,
     ) -> Result<(), StoreError> {
         self.take_transfer(from, transfer, frames, out)?;
-        self.look_at([transfer.key]);
+        self.look_at(transfer.piece().map(|piece| piece.key));
         Ok(())
     }
 
@@ -102,26 +102,24 @@ impl Store {
         if elastic.is_gone(from) {
             return Ok(());
         }
-        match transfer.kind() {
-            TransferKind::Move => self.take_move(from, transfer, frames, out)?,
-            TransferKind::Moved => self.take_moved(from, transfer, out),
-            TransferKind::Seed => self.take_seed(from, transfer, frames, out)?,
-            TransferKind::Round => self.take_round(from, transfer, frames, out)?,
-            TransferKind::Confirmed if transfer.to == 0 => self.told(from, transfer, out),
-            TransferKind::Confirmed if !transfer.gone.is_empty() => {
-                self.copy_gone(from, transfer, out)
+        match transfer {
+            Transfer::Move(written) => self.take_move(from, written, frames, out)?,
+            Transfer::Moved(piece) => self.take_moved(from, *piece, out),
+            Transfer::Forgotten(piece) => self.settled(from, piece, out),
+            Transfer::Seed(written) => self.take_seed(from, written, frames, out)?,
+            Transfer::Round(sum) => self.take_round(from, sum, frames, out)?,
+            Transfer::Confirmed { piece, version } => self.confirmed(from, piece, *version, out),
+            Transfer::Cut(cut) => self.take_cut(from, cut)?,
+            Transfer::Drop(piece) => self.take_drop(from, *piece, out),
+            Transfer::CopyForgotten(piece) => self.copy_gone(from, piece, out),
+            Transfer::Command(command) => self.take_command(command, frames)?,
+            Transfer::OptimizerCount(count) => self.take_count(count)?,
+            Transfer::CommandsEnd(end) => self.take_commands_end(from, end, out),
+            Transfer::CommandsConfirmed { until } => self.told(from, *until, out),
+            Transfer::MoveOpaque(_) | Transfer::Refused(_) => {
+                return Err(StoreError::Transfer("no application's handler keeps the values here"));
             }
-            TransferKind::Confirmed => self.confirmed(from, transfer, out),
-            TransferKind::Cut => self.take_cut(from, transfer)?,
-            TransferKind::Drop => self.take_drop(from, transfer, out),
-            TransferKind::Command => self.take_command(transfer, frames)?,
-            TransferKind::CommandsEnd => self.take_commands_end(from, transfer, out),
-            TransferKind::Refused => {
-                return Err(StoreError::Transfer(
-                    "only keys of an application's handler are refused",
-                ));
-            }
-            TransferKind::Unknown => return Err(StoreError::Transfer("its kind is unknown")),
+            Transfer::Unknown => return Err(StoreError::Transfer("its kind is unknown")),
         }
         Ok(())
     }

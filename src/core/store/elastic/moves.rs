@@ -6,18 +6,15 @@ use bytes::Bytes;
 use super::kept::Leaving;
 use super::limits::PIECES_MAX;
 use super::orders::{Segment, is_busy, segments, shortened};
-use super::travel::about;
 use crate::store::error::StoreError;
 use crate::store::limits::TENSORS_MAX;
 use crate::store::outbound::{Outbound, refused};
 use crate::store::state::{At, Store};
 use crate::store::tensor::{ALIGN, Copied, Layout, Piece, Source};
 use crate::trees::Void;
-use crate::wire::elastic::{Placed, Route, Transfer, TransferKind};
+use crate::wire::elastic::{Placed, Route};
+use crate::wire::transfer::{PieceCut, PieceName, Transfer, WrittenPiece};
 use crate::wire::{Key, NodeId};
-
-/// The number of a `Confirmed` that answers a `Moved`.
-const OF_MOVED: u64 = 1;
 
 /// What stays is cut if it is longer than so many parts.
 const LONG: u64 = 2;
@@ -146,13 +143,13 @@ impl Store {
         let former = piece.former_copy.filter(|former| !former.dropped);
         let copies = [piece.copied.at(), former.map(|former| former.at)];
         let gone = parts.iter().filter(|(.., owner)| owner.is_some());
-        let cut = Transfer {
+        let cut = PieceCut {
+            piece: PieceName { term: piece.term + 1, ..piece.name(key) },
             cuts: parts.iter().skip(1).map(|(from, ..)| *from).collect(),
             gone: gone.map(|(from, ..)| *from).collect(),
-            ..about(TransferKind::Cut, key, (piece.from, piece.to), piece.term + 1)
         };
         for server in copies.into_iter().flatten() {
-            self.send(server, cut.clone(), Vec::new(), out);
+            self.send(server, Transfer::Cut(cut.clone()), Vec::new(), out);
         }
     }
 
@@ -180,7 +177,7 @@ impl Store {
     fn leave(&mut self, key: Key, length: u64, piece: Piece, to: NodeId, out: &mut Outbound) {
         let route = Route { from: piece.from, to: piece.to, term: piece.term, owner: to };
         let copy = piece.copied.at();
-        let (transfer, frames) = self.write_gone(TransferKind::Move, key, length, piece);
+        let (written, frames) = self.write_gone(key, length, piece);
         let Some(elastic) = &mut self.elastic else { return };
         elastic.changes.of(key);
         elastic.learn(key, route);
@@ -188,36 +185,36 @@ impl Store {
             to,
             term: route.term - 1,
             copy,
-            transfer: transfer.clone(),
+            written: written.clone(),
             frames: frames.clone(),
         });
-        self.send(to, transfer, frames, out);
+        self.send(to, Transfer::Move(written), frames, out);
     }
 
     /// A piece comes.
     pub(super) fn take_move(
         &mut self,
         from: NodeId,
-        transfer: &Transfer,
+        written: &WrittenPiece,
         frames: &[Bytes],
         out: &mut Outbound,
     ) -> Result<(), StoreError> {
         let malformed = StoreError::Transfer;
-        let (key, generation) = (transfer.key, self.generation(transfer.key));
-        if transfer.number > generation {
+        let PieceName { key, from: begin, to, .. } = written.piece;
+        let generation = self.generation(key);
+        if written.generation > generation {
             return Err(malformed("it names an optimizer that did not come"));
         }
-        let mut piece = self.read_piece(transfer, frames, generation)?;
+        let mut piece = self.read_piece(written, frames, generation)?;
         if self.mode(key).widens(piece.dtype) {
             piece.make_master();
         }
         piece.source = Some(Source { server: from, told: false });
-        self.check_place(key, transfer.length, &piece)?;
+        self.check_place(key, written.length, &piece)?;
         self.withhold_ticket(&mut piece);
-        self.insert(key, transfer.length, piece);
-        let from = transfer.from;
+        self.insert(key, written.length, piece);
         let tensor = self.tensors.get(&key);
-        let index = tensor.and_then(|tensor| tensor.exactly(from, transfer.to)).unwrap_or(0);
+        let index = tensor.and_then(|tensor| tensor.exactly(begin, to)).unwrap_or(0);
         self.seed(At { key, index }, out);
         self.settle(key, out);
         self.unpark(key, out);
@@ -265,22 +262,21 @@ impl Store {
             .filter_map(|piece| {
                 let source = piece.source.filter(|source| !source.told)?;
                 piece.source = Some(Source { told: true, ..source });
-                let range = (piece.from, piece.to);
-                Some((source.server, about(TransferKind::Moved, key, range, piece.term)))
+                Some((source.server, piece.name(key)))
             })
             .collect();
-        for (source, moved) in settled {
-            self.send(source, moved, Vec::new(), out);
+        for (source, piece) in settled {
+            self.send(source, Transfer::Moved(piece), Vec::new(), out);
         }
     }
 
     /// A former owner has forgotten what is here now: what was done to it since may be answered,
     /// and it may be moved on.
-    pub(super) fn settled(&mut self, from: NodeId, transfer: &Transfer, out: &mut Outbound) {
-        let key = transfer.key;
+    pub(super) fn settled(&mut self, from: NodeId, forgotten: &PieceName, out: &mut Outbound) {
+        let key = forgotten.key;
         let tensor = self.tensors.get_mut(&key).into_iter();
         for piece in tensor.flat_map(|tensor| &mut tensor.pieces) {
-            let same = (piece.from, piece.to) == (transfer.from, transfer.to);
+            let same = forgotten.spans(piece.from, piece.to);
             if same && piece.source == Some(Source { server: from, told: true }) {
                 piece.source = None;
             }
@@ -293,37 +289,31 @@ impl Store {
 
     /// What had left is safe where it went, which waits for the word that nothing of it is kept
     /// here.
-    pub(super) fn take_moved(&mut self, from: NodeId, transfer: &Transfer, out: &mut Outbound) {
-        let range = (transfer.from, transfer.to);
-        let known = about(TransferKind::Confirmed, transfer.key, range, transfer.term);
-        self.forget_leaving(from, transfer, out);
-        self.send(from, Transfer { number: OF_MOVED, ..known }, Vec::new(), out);
+    pub(super) fn take_moved(&mut self, from: NodeId, moved: PieceName, out: &mut Outbound) {
+        self.forget_leaving(from, &moved, out);
+        self.send(from, Transfer::Forgotten(moved), Vec::new(), out);
     }
 
-    fn forget_leaving(&mut self, from: NodeId, transfer: &Transfer, out: &mut Outbound) {
+    fn forget_leaving(&mut self, from: NodeId, moved: &PieceName, out: &mut Outbound) {
         let Some(elastic) = &mut self.elastic else { return };
-        let Some(leaving) = elastic.leaving.get_mut(&transfer.key) else { return };
-        let place = leaving.iter().position(|leaving| {
-            let Transfer { from, to, term, .. } = leaving.transfer;
-            (from, to, term) == (transfer.from, transfer.to, transfer.term)
-        });
+        let Some(leaving) = elastic.leaving.get_mut(&moved.key) else { return };
+        let place = leaving.iter().position(|leaving| leaving.written.piece == *moved);
         let Some(place) = place.filter(|place| leaving[*place].to == from) else { return };
         let gone = leaving.swap_remove(place);
         if leaving.is_empty() {
-            elastic.leaving.remove(&transfer.key);
+            elastic.leaving.remove(&moved.key);
         }
-        elastic.changes.of(transfer.key);
-        self.drop_copy(transfer.key, &gone, out);
+        elastic.changes.of(moved.key);
+        self.drop_copy(&gone, out);
         // What was pushed to it before it left is safe there too, whatever the replica here has of
         // it.
-        self.release_settled(transfer.key, out);
+        self.release_settled(moved.key, out);
     }
 
     /// The replica needs its copy of what had left no more.
-    pub(super) fn drop_copy(&mut self, key: Key, gone: &Leaving, out: &mut Outbound) {
+    pub(super) fn drop_copy(&mut self, gone: &Leaving, out: &mut Outbound) {
         if let Some(replica) = gone.copy {
-            let range = (gone.transfer.from, gone.transfer.to);
-            self.send(replica, about(TransferKind::Drop, key, range, gone.term), Vec::new(), out);
+            self.send(replica, Transfer::Drop(gone.piece()), Vec::new(), out);
         }
     }
 }

@@ -14,7 +14,8 @@ use crate::store::outbound::Outbound;
 use crate::store::state::{At, Store};
 use crate::store::tensor::{ALIGN, Copied, Layout, Piece};
 use crate::values::KeyPart;
-use crate::wire::elastic::{Claim, Holding, KeyRoute, Route, SchedulerMessage, Transfer};
+use crate::wire::elastic::{Claim, Holding, KeyRoute, Route, SchedulerMessage};
+use crate::wire::transfer::{PieceName, WrittenPiece};
 use crate::wire::{Key, NodeId};
 
 impl Elastic {
@@ -201,14 +202,15 @@ impl Store {
             .filter(|copy| within(copy.piece.from, copy.piece.to))
             .max_by_key(|copy| (copy.piece.term, copy.piece.version));
         let leaving = elastic.leaving.get(&key).into_iter().flatten().filter(|leaving| {
-            elastic.is_gone(leaving.to) && within(leaving.transfer.from, leaving.transfer.to)
+            elastic.is_gone(leaving.to) && within(leaving.piece().from, leaving.piece().to)
         });
-        let leaving = leaving.max_by_key(|leaving| (leaving.term, leaving.transfer.version));
+        let rank = |leaving: &Leaving| (leaving.term, leaving.written.version);
+        let leaving = leaving.max_by_key(|leaving| rank(leaving));
         let rank_of_copy = best.map(|copy| (copy.piece.term, copy.piece.version));
-        let rank_of_leaving = leaving.map(|leaving| (leaving.term, leaving.transfer.version));
+        let rank_of_leaving = leaving.map(rank);
         let found = if rank_of_leaving >= rank_of_copy {
             leaving.and_then(|leaving| {
-                promoted.insert((key, leaving.transfer.from));
+                promoted.insert((key, leaving.piece().from));
                 self.read_leaving(leaving)
             })
         } else {
@@ -222,10 +224,11 @@ impl Store {
     }
 
     fn read_leaving(&self, leaving: &Leaving) -> Option<(Piece, u64)> {
-        let Leaving { transfer, frames, term, .. } = leaving;
-        let mut piece = self.read_piece(transfer, frames, self.generation(transfer.key)).ok()?;
+        let Leaving { written, frames, term, .. } = leaving;
+        let generation = self.generation(written.piece.key);
+        let mut piece = self.read_piece(written, frames, generation).ok()?;
         piece.term = *term;
-        Some((piece, transfer.length))
+        Some((piece, written.length))
     }
 
     fn copy_of(&self, key: Key, copy: &Copy) -> (Piece, u64) {
@@ -276,8 +279,8 @@ impl Store {
         for (key, leaving) in gone {
             // The replica's copy of what was taken back is replaced by the next seed.
             let replica = self.elastic.as_ref().and_then(|elastic| elastic.replica);
-            if leaving.copy != replica || !promoted.contains(&(key, leaving.transfer.from)) {
-                self.drop_copy(key, &leaving, out);
+            if leaving.copy != replica || !promoted.contains(&(key, leaving.piece().from)) {
+                self.drop_copy(&leaving, out);
             }
         }
     }
@@ -297,7 +300,7 @@ impl Store {
         elastic.seeds.begin();
         for (key, leaving) in &elastic.leaving {
             for leaving in leaving.iter().filter(|leaving| leaving.copy.is_none()) {
-                let Transfer { from, to, .. } = leaving.transfer;
+                let PieceName { from, to, .. } = leaving.piece();
                 elastic.seeds.push(KeyPart { key: *key, from, to });
             }
         }
@@ -346,7 +349,7 @@ impl Store {
         let pieces = self.tensors.values_mut().flat_map(|tensor| &mut tensor.pieces);
         pieces.chain(copies).for_each(|piece| piece.marks.forget(worker));
         for leaving in elastic.leaving.values_mut().flatten() {
-            leaving.transfer.marks.retain(|mark| mark.worker != worker);
+            leaving.written.marks.retain(|mark| mark.worker != worker);
         }
     }
 }
@@ -369,14 +372,15 @@ fn claim(key: Key, length: u64, piece: &Piece, optimizer: Option<&Optimizer>) ->
 }
 
 fn claim_leaving(leaving: &Leaving, optimizer: Option<&Optimizer>) -> Claim {
-    let Transfer { key, from, to, version, length, row_len, .. } = leaving.transfer;
+    let PieceName { key, from, to, term } = leaving.piece();
+    let WrittenPiece { version, length, row_len, .. } = leaving.written;
     let bytes = |frames: &[Bytes]| frames.iter().map(Bytes::len).sum::<usize>() as u64;
     let cut = row_len == 0 && version > 0 && optimizer.is_none_or(Optimizer::is_elementwise);
     Claim {
         key,
         from,
         to,
-        term: leaving.term,
+        term,
         version,
         length,
         holding: Holding::Leaving.into(),

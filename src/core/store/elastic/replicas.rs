@@ -3,17 +3,18 @@
 
 use bytes::Bytes;
 
-use super::kept::Waiting;
+use super::kept::{Leaving, Waiting};
 use super::state::Elastic;
 use super::tickets::Pushed;
-use super::travel::{about, key_frame};
+use super::travel::key_frame;
 use crate::store::error::StoreError;
 use crate::store::name::Name;
 use crate::store::outbound::{Answer, Outbound, Outgoing, done};
 use crate::store::state::{At, Store};
 use crate::store::tensor::{Copied, Piece};
 use crate::values::{Dtype, KeyPart};
-use crate::wire::elastic::{Mark, Transfer, TransferKind};
+use crate::wire::elastic::Mark;
+use crate::wire::transfer::{PieceName, RoundSum, Transfer};
 use crate::wire::{Key, Meta, NodeId};
 
 /// The sum of a round, as the replica gets it.
@@ -233,11 +234,10 @@ impl Store {
         let Some(elastic) = &self.elastic else { return };
         let leaving = elastic.leaving.get(&key).into_iter().flatten();
         let copied = leaving.filter(|leaving| leaving.copy.is_some());
-        let left: Vec<_> =
-            copied.map(|leaving| (leaving.transfer.from, leaving.transfer.to)).collect();
+        let left: Vec<PieceName> = copied.map(Leaving::piece).collect();
         let is_safe = |pieces: &[&Piece], waiting: &Waiting| {
             !pieces.iter().any(|piece| piece.withholds(waiting.version))
-                && !left.iter().any(|(from, to)| *from < waiting.to && waiting.from < *to)
+                && !left.iter().any(|left| left.from < waiting.to && waiting.from < left.to)
         };
         self.release(key, is_safe, out);
     }
@@ -250,14 +250,14 @@ impl Store {
         };
         let length = self.tensors.get(&at.key).map_or(0, |tensor| tensor.length);
         let Ok(piece) = self.piece(at) else { return 0 };
-        let (transfer, frames) = self.write_piece(TransferKind::Seed, at.key, length, piece);
+        let (seed, frames) = self.write_piece(at.key, length, piece);
         if let Ok(piece) = self.piece_mut(at) {
             // A former copy at that very server is overwritten.
             piece.former_copy = piece.former(false).filter(|former| former.at != replica);
             piece.copied = Copied::Sent { to: replica, since: piece.term, confirmed: None };
         }
         let bytes = frames.iter().map(Bytes::len).sum();
-        self.send(replica, transfer, frames, out);
+        self.send(replica, Transfer::Seed(seed), frames, out);
         bytes
     }
 
@@ -274,16 +274,16 @@ impl Store {
     fn ship(&mut self, at: At, marks: Vec<Mark>, shipped: Shipped, out: &mut Outbound) {
         let Ok(piece) = self.piece(at) else { return };
         let Some(replica) = piece.copied.at() else { return };
-        let transfer = Transfer {
+        let sum = RoundSum {
+            piece: piece.name(at.key),
             version: piece.version,
             dtype: shipped.dtype as i32,
             marks,
             rows: shipped.rows,
-            number: self.generation(at.key),
-            ..about(TransferKind::Round, at.key, (piece.from, piece.to), piece.term)
+            generation: self.generation(at.key),
         };
         let frames = std::iter::once(key_frame(at.key)).chain(shipped.values).collect();
-        self.send(replica, transfer, frames, out);
+        self.send(replica, Transfer::Round(sum), frames, out);
     }
 
     /// Sends a transfer, and before it what it needs of the commands of workers. Nothing goes to
@@ -302,14 +302,15 @@ impl Store {
         out.transfers.push(Outgoing { to, transfer, frames });
     }
 
-    /// A replica has all up to a version; or a former owner knows that the piece is here.
-    pub(super) fn confirmed(&mut self, from: NodeId, transfer: &Transfer, out: &mut Outbound) {
+    /// A replica has all up to a version.
+    pub(super) fn confirmed(
+        &mut self,
+        replica: NodeId,
+        &PieceName { key, from, to, term }: &PieceName,
+        version: u64,
+        out: &mut Outbound,
+    ) {
         let Some(elastic) = &mut self.elastic else { return };
-        if transfer.number > 0 {
-            return self.settled(from, transfer, out);
-        }
-        let replica = from;
-        let &Transfer { key, from, to, version, term, .. } = transfer;
         elastic.seeds.arrived(KeyPart { key, from, to });
         let mut news = false;
         let mut old = Vec::new();
@@ -328,15 +329,14 @@ impl Store {
                 && former.at != replica
                 && !std::mem::replace(&mut former.dropped, true)
             {
-                let range = (piece.from, piece.to);
-                old.push((former.at, about(TransferKind::Drop, key, range, piece.term)));
+                old.push((former.at, piece.name(key)));
             }
         }
         if news {
             elastic.changes.of(key);
         }
-        for (former, transfer) in old {
-            self.send(former, transfer, Vec::new(), out);
+        for (former, dropped) in old {
+            self.send(former, Transfer::Drop(dropped), Vec::new(), out);
         }
         let is_safe = |pieces: &[&Piece], waiting: &Waiting| {
             from <= waiting.from

@@ -3,20 +3,19 @@
 
 use bytes::Bytes;
 
-use super::travel::about;
 use crate::store::outbound::Outbound;
 use crate::store::state::{At, Store};
 use crate::store::tensor::{Copied, FormerCopy, Piece};
 use crate::values::KeyPart;
 use crate::wire::NodeId;
-use crate::wire::elastic::{Transfer, TransferKind};
+use crate::wire::transfer::{PieceName, Transfer, WrittenPiece};
 
 impl Store {
     /// A server has forgotten its copy of a piece: it cannot claim it any more, so what was done
     /// since may be answered.
-    pub(super) fn copy_gone(&mut self, server: NodeId, transfer: &Transfer, out: &mut Outbound) {
+    pub(super) fn copy_gone(&mut self, server: NodeId, gone: &PieceName, out: &mut Outbound) {
         let Some(elastic) = &mut self.elastic else { return };
-        let &Transfer { key, from, to, .. } = transfer;
+        let &PieceName { key, from, to, .. } = gone;
         let tensor = self.tensors.get_mut(&key);
         let pieces = tensor.into_iter().flat_map(|tensor| &mut tensor.pieces);
         let its = |former: FormerCopy| former.dropped && former.at == server;
@@ -44,8 +43,8 @@ impl Store {
         let Some(replica) = piece.copied.at() else { return };
         piece.former_copy = piece.former(true);
         piece.copied = Copied::Not;
-        let transfer = about(TransferKind::Drop, at.key, (piece.from, piece.to), piece.term);
-        self.send(replica, transfer, Vec::new(), out);
+        let dropped = piece.name(at.key);
+        self.send(replica, Transfer::Drop(dropped), Vec::new(), out);
     }
 
     /// The replica that was to have the pieces instead is gone, and there is no other: nothing will
@@ -59,13 +58,12 @@ impl Store {
             for piece in tensor.pieces.iter_mut().filter(|piece| piece.copied == Copied::Not) {
                 if let Some(former) = piece.former_copy.as_mut().filter(|former| !former.dropped) {
                     former.dropped = true;
-                    let range = (piece.from, piece.to);
-                    drops.push((former.at, about(TransferKind::Drop, key, range, piece.term)));
+                    drops.push((former.at, piece.name(key)));
                 }
             }
         }
-        for (former, transfer) in drops {
-            self.send(former, transfer, Vec::new(), out);
+        for (former, dropped) in drops {
+            self.send(former, Transfer::Drop(dropped), Vec::new(), out);
         }
     }
 
@@ -107,24 +105,21 @@ impl Store {
         let Some(replica) = elastic.replica else { return Vec::new() };
         let leaving = elastic.leaving.get_mut(&key).into_iter().flatten();
         let due = leaving.filter(|leaving| {
-            leaving.copy.is_none() && from <= leaving.transfer.from && leaving.transfer.to <= to
+            leaving.copy.is_none() && from <= leaving.piece().from && leaving.piece().to <= to
         });
         let seeds: Vec<_> = due
             .map(|leaving| {
                 leaving.copy = Some(replica);
-                let kind = TransferKind::Seed.into();
-                (
-                    Transfer { kind, term: leaving.term, ..leaving.transfer.clone() },
-                    leaving.frames.clone(),
-                )
+                let seed = WrittenPiece { piece: leaving.piece(), ..leaving.written.clone() };
+                (seed, leaving.frames.clone())
             })
             .collect();
         let mut sent = Vec::new();
-        for (transfer, frames) in seeds {
+        for (seed, frames) in seeds {
             let bytes = frames.iter().map(Bytes::len).sum();
-            let Transfer { from, to, .. } = transfer;
+            let PieceName { from, to, .. } = seed.piece;
             sent.push((KeyPart { key, from, to }, bytes));
-            self.send(replica, transfer, frames, out);
+            self.send(replica, Transfer::Seed(seed), frames, out);
         }
         sent
     }

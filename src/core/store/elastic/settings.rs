@@ -10,7 +10,8 @@ use crate::store::head::Head;
 use crate::store::modes::Modes;
 use crate::store::name::Customer;
 use crate::values::Space;
-use crate::wire::elastic::{Mark, Transfer, TransferKind};
+use crate::wire::elastic::Mark;
+use crate::wire::transfer::{OptimizerCount, ToldCommand, Transfer};
 use crate::wire::{Meta, NodeId};
 
 /// What workers told the servers, so far as it still matters.
@@ -50,25 +51,17 @@ struct Set {
 }
 
 impl Set {
-    /// What of it was not told up to the change `told`. `generation`: that of the optimizer.
-    fn since(&self, told: u64, generation: u64) -> Vec<(Transfer, Vec<Bytes>)> {
-        let of_optimizer = (self.optimizer.0, Head::Controller, generation, &self.optimizer.1);
-        let (compression, nothing) = (&self.compression.1, Bytes::new());
+    /// What of it was not told up to the change `told`.
+    fn since(&self, told: u64) -> impl Iterator<Item = (Head, Bytes)> {
         let all = [
-            (self.sync, Head::SyncMode, 0, &nothing),
-            (self.compression.0, Head::Compression, 0, compression),
-            of_optimizer,
-            (self.multi_precision, Head::MultiPrecision, 0, &nothing),
+            (self.sync, Head::SyncMode, Bytes::new()),
+            (self.compression.0, Head::Compression, self.compression.1.clone()),
+            (self.optimizer.0, Head::Controller, self.optimizer.1.clone()),
+            (self.multi_precision, Head::MultiPrecision, Bytes::new()),
         ];
-        let news = all.into_iter().filter(|(stamp, ..)| *stamp > told);
-        news.map(|(_, head, number, body)| (command(head, number), vec![body.clone()])).collect()
+        let news = all.into_iter().filter(move |(stamp, ..)| *stamp > told);
+        news.map(|(_, head, body)| (head, body))
     }
-}
-
-/// What one server tells another of a command.
-fn command(head: Head, number: u64) -> Transfer {
-    let kind = TransferKind::Command.into();
-    Transfer { kind, head: head.number(), number, ..Transfer::default() }
 }
 
 impl CommandedSettings {
@@ -90,10 +83,14 @@ impl CommandedSettings {
 
     /// What a server lacks that was told up to the change `told`.
     pub(super) fn since(&self, told: u64, modes: &Modes) -> Vec<(Transfer, Vec<Bytes>)> {
-        let mut commands = Vec::new();
+        let (mut commands, until) = (Vec::new(), self.stamp);
         for (&space, set) in &self.spaces {
-            let news = set.since(told, modes.of(space).generations.current());
-            commands.extend(news.into_iter().map(|(to, body)| (Transfer { space, ..to }, body)));
+            let current = modes.of(space).generations.current();
+            for (head, body) in set.since(told) {
+                let generation = if head == Head::Controller { current } else { 0 };
+                let command = ToldCommand { space, head: head.number(), generation, until };
+                commands.push((Transfer::Command(command), vec![body]));
+            }
         }
         for (&(space, from), _) in self.counts.iter().filter(|(_, stamp)| **stamp > told) {
             let sent = modes.of(space).generations.sent(from);
@@ -101,10 +98,9 @@ impl CommandedSettings {
                 continue; // The worker was forgotten.
             };
             let Customer { worker, customer, life } = from;
-            let marks = vec![Mark { worker, customer, timestamp, life }];
-            let transfer = command(Head::Controller, count);
-            let transfer = Transfer { worker, customer, marks, space, ..transfer };
-            commands.push((transfer, Vec::new()));
+            let last = Mark { worker, customer, timestamp, life };
+            let count = OptimizerCount { space, last, count, until };
+            commands.push((Transfer::OptimizerCount(count), Vec::new()));
         }
         commands
     }

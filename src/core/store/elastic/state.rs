@@ -15,7 +15,8 @@ use crate::store::limits::TENSORS_MAX;
 use crate::store::parked::Parked;
 use crate::trees::Trees;
 use crate::values::KeyRoutes;
-use crate::wire::elastic::{LiveWorker, Order, Route, Transfer};
+use crate::wire::elastic::{LiveWorker, Order, Route};
+use crate::wire::transfer::Transfer;
 use crate::wire::{Key, NodeId, server_id};
 
 /// A confirmation that waits: to whom, and of which elements of which key.

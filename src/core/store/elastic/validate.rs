@@ -27,6 +27,7 @@ use crate::invariant::{Valid, debug, disjoint, require};
 use crate::store::state::Store;
 use crate::store::tensor::{Copied, Layout, Piece, Tensor};
 use crate::values::key_at;
+use crate::wire::transfer::PieceName;
 use crate::wire::{Key, NodeId};
 
 /// Of what waits for one key so much is looked at, the oldest.
@@ -211,14 +212,14 @@ impl Elastic {
         let Some(leaving) = self.leaving.get(&key) else { return Ok(()) };
         require(!leaving.is_empty(), || "nothing is leaving, and it is listed".to_owned())?;
         let mut ranges: Vec<(u64, u64)> =
-            leaving.iter().map(|gone| (gone.transfer.from, gone.transfer.to)).collect();
+            leaving.iter().map(|gone| (gone.piece().from, gone.piece().to)).collect();
         ranges.sort_unstable();
         disjoint(ranges, u64::MAX).map_err(|broken| format!("of what is leaving {broken}"))?;
         for gone in leaving {
-            let (from, to) = (gone.transfer.from, gone.transfer.to);
+            let PieceName { from, to, term, .. } = gone.written.piece;
             require(gone.to != self.me, || format!("{from}..{to} leaves for where it is"))?;
-            require(gone.term + 1 == gone.transfer.term, || {
-                format!("{from}..{to} left under {}, not {} + 1", gone.transfer.term, gone.term)
+            require(gone.term + 1 == term, || {
+                format!("{from}..{to} left under {term}, not {} + 1", gone.term)
             })?;
             let here = overlapping(pieces, from, to).next();
             require(here.is_none(), || {
@@ -239,7 +240,7 @@ impl Elastic {
         for &Waiting { from, to, version, .. } in all.iter().take(WAITING_LOOKED_AT) {
             let withheld = overlapping(pieces, from, to).any(|piece| piece.withholds(version));
             let copied = leaving.iter().any(|gone| {
-                gone.copy.is_some() && gone.transfer.from < to && from < gone.transfer.to
+                gone.copy.is_some() && gone.piece().from < to && from < gone.piece().to
             });
             require(withheld || copied, || {
                 format!("answers about version {version} of {from}..{to} wait for nothing")

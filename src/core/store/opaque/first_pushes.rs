@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use super::visitors::{Customer, who};
 use crate::store::error::StoreError;
-use crate::wire::elastic::FirstPush;
+use crate::wire::transfer::FirstPush;
 use crate::wire::{Key, Meta};
 
 /// First pushes of one customer that are kept. One that pushes more often before it pulls has no

@@ -7,12 +7,13 @@ use bytes::Bytes;
 
 use super::first_pushes::Kept;
 use super::requests::route;
-use super::travel::{about, write};
+use super::travel::write;
 use super::{Given, LeavingKey, Opaque, OrderedMove, Owned, Step};
 use crate::store::Outgoing;
 use crate::store::error::StoreError;
 use crate::store::limits::TENSORS_MAX;
-use crate::wire::elastic::{OPAQUE_END, Order, Transfer, TransferKind};
+use crate::wire::elastic::{OPAQUE_END, Order};
+use crate::wire::transfer::{OpaqueKey, PieceName, Transfer};
 use crate::wire::{Key, Meta, NodeId};
 
 /// Bytes of a reason that another server gives.
@@ -120,11 +121,12 @@ impl Opaque {
         let order = self.keys.get_mut(&key).and_then(|owned| owned.order.take());
         let Some(OrderedMove { to, .. }) = order else { return };
         let Some(owned) = self.keys.remove(&key) else { return };
-        let (transfer, frames) = write(key, &owned, state);
-        let route = route(transfer.term, to);
+        let (opaque, frames) = write(key, &owned, state);
+        let route = route(opaque.piece.term, to);
         self.learn(key, route);
         self.changes.of(key);
         self.leaving.insert(key, LeavingKey { to, owned });
+        let transfer = Transfer::MoveOpaque(opaque);
         steps.push(Step::Transfer(Outgoing { to, transfer, frames }));
         for (request, _) in self.held.take(key) {
             self.again(request, vec![route], steps);
@@ -140,49 +142,37 @@ impl Opaque {
         &mut self,
         now: Duration,
         from: NodeId,
-        (transfer, frames): (&Transfer, &[Bytes]),
+        transfer: &Transfer,
+        frames: &[Bytes],
         steps: &mut Vec<Step>,
     ) -> Result<(), StoreError> {
         if self.is_gone(from) {
             return Ok(());
         }
-        self.take_transfer(now, from, (transfer, frames), steps)?;
-        self.look_at([transfer.key]);
-        Ok(())
-    }
-
-    fn take_transfer(
-        &mut self,
-        now: Duration,
-        from: NodeId,
-        (transfer, frames): (&Transfer, &[Bytes]),
-        steps: &mut Vec<Step>,
-    ) -> Result<(), StoreError> {
-        match transfer.kind() {
-            TransferKind::Move => self.take_move(now, from, (transfer, frames), steps),
-            TransferKind::Moved => {
-                self.take_moved(from, transfer, steps);
-                Ok(())
-            }
-            TransferKind::Refused => {
-                self.take_refused(now, from, (transfer, frames), steps);
-                Ok(())
-            }
+        match transfer {
+            Transfer::MoveOpaque(opaque) => self.take_move(now, from, opaque, frames, steps)?,
+            Transfer::Moved(piece) => self.take_moved(from, piece, steps),
+            Transfer::Refused(piece) => self.take_refused(now, from, piece, frames, steps),
             // Servers with a store of ours tell those that join what workers commanded.
-            TransferKind::Command | TransferKind::CommandsEnd => Ok(()),
-            _ => Err(StoreError::Transfer("an application's handler keeps the values here")),
+            Transfer::Command(_) | Transfer::OptimizerCount(_) | Transfer::CommandsEnd(_) => {}
+            _ => {
+                return Err(StoreError::Transfer("an application's handler keeps the values here"));
+            }
         }
+        self.look_at(transfer.piece().map(|piece| piece.key));
+        Ok(())
     }
 
     fn take_move(
         &mut self,
         now: Duration,
         from: NodeId,
-        (transfer, frames): (&Transfer, &[Bytes]),
+        opaque: &OpaqueKey,
+        frames: &[Bytes],
         steps: &mut Vec<Step>,
     ) -> Result<(), StoreError> {
-        let key = transfer.key;
-        let (owned, state) = self.read(transfer, frames)?;
+        let key = opaque.piece.key;
+        let (owned, state) = self.read(opaque, frames)?;
         if self.keys.contains_key(&key) || self.arriving.contains_key(&key) {
             return Err(StoreError::Transfer("this server owns the key already"));
         }
@@ -261,7 +251,7 @@ impl Opaque {
         let text = format!("key {name} does not come here: the application's handler: {why}");
         steps.push(Step::Warn(text));
         let Some(to) = owned.source else { return };
-        let transfer = about(TransferKind::Refused, key, owned.term);
+        let transfer = Transfer::Refused(PieceName::opaque(key, owned.term));
         let end = why.len().min(REASON_MAX);
         let frames = vec![Bytes::copy_from_slice(&why.as_bytes()[..end])];
         steps.push(Step::Transfer(Outgoing { to, transfer, frames }));
@@ -285,24 +275,24 @@ impl Opaque {
         if let Some(owned) = self.keys.get_mut(&key)
             && let Some(to) = owned.source.take()
         {
-            let transfer = about(TransferKind::Moved, key, owned.term);
+            let transfer = Transfer::Moved(PieceName::opaque(key, owned.term));
             steps.push(Step::Transfer(Outgoing { to, transfer, frames: Vec::new() }));
         }
     }
 
     /// What left is where it went, or was refused there.
-    fn no_longer_leaving(&mut self, from: NodeId, transfer: &Transfer) -> Option<Owned> {
-        let leaving = self.leaving.get(&transfer.key)?;
-        if leaving.to != from || leaving.owned.term + 1 != transfer.term {
+    fn no_longer_leaving(&mut self, from: NodeId, piece: &PieceName) -> Option<Owned> {
+        let leaving = self.leaving.get(&piece.key)?;
+        if leaving.to != from || leaving.owned.term + 1 != piece.term {
             return None;
         }
-        self.changes.of(transfer.key);
-        self.leaving.remove(&transfer.key).map(|leaving| leaving.owned)
+        self.changes.of(piece.key);
+        self.leaving.remove(&piece.key).map(|leaving| leaving.owned)
     }
 
-    fn take_moved(&mut self, from: NodeId, transfer: &Transfer, steps: &mut Vec<Step>) {
-        if let Some(owned) = self.no_longer_leaving(from, transfer) {
-            self.forget(transfer.key, &owned, steps);
+    fn take_moved(&mut self, from: NodeId, piece: &PieceName, steps: &mut Vec<Step>) {
+        if let Some(owned) = self.no_longer_leaving(from, piece) {
+            self.forget(piece.key, &owned, steps);
         }
     }
 
@@ -319,15 +309,16 @@ impl Opaque {
         &mut self,
         now: Duration,
         from: NodeId,
-        (transfer, frames): (&Transfer, &[Bytes]),
+        piece: &PieceName,
+        frames: &[Bytes],
         steps: &mut Vec<Step>,
     ) {
-        let Some(owned) = self.no_longer_leaving(from, transfer) else { return };
+        let Some(owned) = self.no_longer_leaving(from, piece) else { return };
         let why = frames.first().map(|why| String::from_utf8_lossy(why));
-        let (key, why) = (transfer.key, why.unwrap_or_default());
+        let (key, why) = (piece.key, why.unwrap_or_default());
         let name = self.view.name_of_handler(key);
         steps.push(Step::Warn(format!("key {name} stays: server {from} cannot take it: {why}")));
-        self.keep(now, key, Owned { term: transfer.term + 1, ..owned }, steps);
+        self.keep(now, key, Owned { term: piece.term + 1, ..owned }, steps);
     }
 
     /// A key that had left is this server's again: the application still has it.

@@ -10,7 +10,8 @@ use crate::store::elastic::Due;
 use crate::store::pickled_tests::pickled;
 use crate::store::{Outbound, Outgoing};
 use crate::values::Space;
-use crate::wire::elastic::{SchedulerMessage, SchedulerMessageKind, Transfer, TransferKind};
+use crate::wire::elastic::{SchedulerMessage, SchedulerMessageKind};
+use crate::wire::transfer::{ToldCommand, Transfer};
 use crate::wire::{Meta, NodeId};
 
 const ALL: [NodeId; 4] = [8, 10, 12, 14];
@@ -144,7 +145,7 @@ fn one_that_becomes_the_first_asks_the_others_before_it_serves() {
     }
     assert!(!four.is_wide(12, 0));
     let sent = four.policy(12, 3, &[8, 10]);
-    let told = |sent: &Outgoing| sent.transfer.kind() == TransferKind::CommandsEnd;
+    let told = |sent: &Outgoing| matches!(sent.transfer, Transfer::CommandsEnd(_));
     assert!(four.waits(12) && !sent.transfers.iter().any(told), "it may not know all itself");
     assert_eq!(four.command(12, Head::Compression, 7).0, Due::Later, "after what was before it");
     let sent = four.policy(14, 3, &[8, 10]);
@@ -159,10 +160,9 @@ fn one_that_becomes_the_first_asks_the_others_before_it_serves() {
 #[test]
 fn an_optimizer_that_comes_after_its_successor_is_known() {
     let mut four = Four::new();
-    for (from, number, class, own) in [(8, 2, "Adam", ADAM), (12, 1, "SGD", MOMENTUM)] {
-        let kind = TransferKind::Command.into();
+    for (from, generation, class, own) in [(8, 2, "Adam", ADAM), (12, 1, "SGD", MOMENTUM)] {
         let head = Head::Controller.number();
-        let transfer = Transfer { kind, head, number, ..Transfer::default() };
+        let transfer = Transfer::Command(ToldCommand { space: 0, head, generation, until: 0 });
         four.give(from, &Outgoing { to: 14, transfer, frames: vec![pickled(class, own)] });
     }
     let store = four.store(14);

@@ -6,9 +6,8 @@ use bytes::Bytes;
 use crate::store::{Outbound, Outgoing};
 use crate::store::{PART_BYTES, Store, StoreConfig, SumOrder};
 use crate::values::server_key_ranges;
-use crate::wire::elastic::{
-    Holding, Order, Placed, SchedulerMessage, SchedulerMessageKind, Transfer, TransferKind,
-};
+use crate::wire::elastic::{Holding, Order, Placed, SchedulerMessage, SchedulerMessageKind};
+use crate::wire::transfer::{PieceName, Transfer, TransferKind, WrittenPiece};
 use crate::wire::{Key, Meta, NodeId};
 
 const LENGTH: u64 = 40;
@@ -216,26 +215,28 @@ fn a_copy_that_nothing_can_replace_any_more_is_given_up_too() {
 #[test]
 fn a_piece_that_came_back_keeps_its_new_copy() {
     let mut three = Three::new(2, 1);
-    let copy = |term| Transfer {
-        kind: TransferKind::Seed.into(),
-        key: key(),
-        to: LENGTH,
-        length: LENGTH,
+    let name = |term| PieceName { key: key(), from: 0, to: LENGTH, term };
+    let seed = Transfer::Seed(WrittenPiece {
+        piece: name(TERM + 4),
         version: 5,
-        term,
-        ..Transfer::default()
-    };
+        length: LENGTH,
+        dtype: 0,
+        row_len: 0,
+        marks: Vec::new(),
+        has_master: false,
+        state: None,
+        generation: 0,
+    });
     let frames = vec![
         Bytes::copy_from_slice(&key().to_ne_bytes()),
         Bytes::from(vec![0; LENGTH as usize * 4]),
     ];
-    for transfer in [copy(TERM + 4), Transfer { kind: TransferKind::Drop.into(), ..copy(TERM + 1) }]
-    {
+    for transfer in [seed, Transfer::Drop(name(TERM + 1))] {
         three.give(8, &Outgoing { to: 10, transfer, frames: frames.clone() });
     }
     assert_eq!(three.holds(10), [(Holding::Replica, 5)]);
-    let drop = Transfer { kind: TransferKind::Drop.into(), ..copy(TERM + 4) };
-    three.give(8, &Outgoing { to: 10, transfer: drop, frames: Vec::new() });
+    let transfer = Transfer::Drop(name(TERM + 4));
+    three.give(8, &Outgoing { to: 10, transfer, frames: Vec::new() });
     assert_eq!(three.holds(10), []);
 }
 
@@ -245,15 +246,9 @@ fn a_confirmation_of_an_earlier_time_makes_nothing_safe() {
     let mut three = Three::new(2, 1);
     let round = three.push(9);
     assert_eq!(kinds(&round), [(10, TransferKind::Round)]);
-    let late = Transfer {
-        kind: TransferKind::Confirmed.into(),
-        key: key(),
-        to: LENGTH,
-        version: 7,
-        term: TERM - 1,
-        ..Transfer::default()
-    };
-    let out = three.give(10, &Outgoing { to: 8, transfer: late, frames: Vec::new() });
+    let piece = PieceName { key: key(), from: 0, to: LENGTH, term: TERM - 1 };
+    let transfer = Transfer::Confirmed { piece, version: 7 };
+    let out = three.give(10, &Outgoing { to: 8, transfer, frames: Vec::new() });
     assert!(out.answers.is_empty());
     assert_eq!(three.settle(8, round), 1);
 }
@@ -335,9 +330,11 @@ fn what_is_taken_back_stays() {
     let orders = [order(0, LENGTH, 12), order(16, 32, 8)];
     three.store(8).orders(&orders, &mut Outbound::default());
     let round = three.push(11);
-    let cut = |sent: &&Outgoing| sent.transfer.kind() == TransferKind::Move;
-    let moves: Vec<_> = round.transfers.iter().filter(cut).collect();
-    let parts: Vec<_> = moves.iter().map(|sent| (sent.transfer.from, sent.transfer.to)).collect();
+    let part = |sent: &Outgoing| match &sent.transfer {
+        Transfer::Move(written) => Some((written.piece.from, written.piece.to)),
+        _ => None,
+    };
+    let parts: Vec<_> = round.transfers.iter().filter_map(part).collect();
     assert_eq!(parts, [(0, 16), (32, LENGTH)]);
 }
 

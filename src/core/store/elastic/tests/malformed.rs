@@ -11,10 +11,10 @@ use crate::store::pickled_tests::pickled;
 use crate::store::{Outbound, Outgoing};
 use crate::values::server_key_ranges;
 use crate::wire::elastic::{
-    KeyRoute, Mark, Order, Placed, Route, SchedulerMessage, SchedulerMessageKind, Transfer,
-    TransferKind,
+    KeyRoute, Mark, Order, Placed, Route, SchedulerMessage, SchedulerMessageKind,
 };
-use crate::wire::{Key, Meta, NodeId};
+use crate::wire::transfer::{Transfer, TransferKind};
+use crate::wire::{FlatTransfer, Key, Meta, NodeId};
 
 const LENGTH: usize = 40;
 
@@ -93,13 +93,13 @@ fn number() -> impl Strategy<Value = u64> {
     ]
 }
 
-fn transfer() -> impl Strategy<Value = Transfer> {
+fn transfer() -> impl Strategy<Value = FlatTransfer> {
     let numbers = vec(number(), 9);
     let small = (-1..12_i32, -1..9_i32, any::<bool>(), -1..8_i32);
     let lists =
         (vec(number(), 0..4), vec(number(), 0..3), vec(-2..50_i64, 0..4), vec(0..9_i32, 0..3));
     (numbers, small, lists, prop::option::of(vec(any::<u8>(), 0..40))).prop_map(
-        |(n, (kind, dtype, has_master, head), (cuts, gone, rows, marks), state)| Transfer {
+        |(n, (kind, dtype, has_master, head), (cuts, gone, rows, marks), state)| FlatTransfer {
             space: u32::from(has_master),
             kind,
             key: n[0],
@@ -176,20 +176,21 @@ fn wrong() -> impl Strategy<Value = Wrong> {
     ]
 }
 
-fn spoil(Outgoing { to, mut transfer, mut frames }: Outgoing, wrong: &Wrong) -> Outgoing {
+fn spoil(Outgoing { to, transfer, mut frames }: Outgoing, wrong: &Wrong) -> Outgoing {
+    let mut flat = FlatTransfer::from(&transfer);
     match wrong.clone() {
-        Wrong::Key(to) => transfer.key = to,
-        Wrong::From(to) => transfer.from = to,
-        Wrong::To(to) => transfer.to = to,
-        Wrong::Term(to) => transfer.term = to,
-        Wrong::Version(to) => transfer.version = to,
-        Wrong::Length(to) => transfer.length = to,
-        Wrong::Dtype(to) => transfer.dtype = to,
-        Wrong::RowLen(to) => transfer.row_len = to,
-        Wrong::Master(to) => transfer.has_master = to,
-        Wrong::State(to) => transfer.state = to.map(Bytes::from),
-        Wrong::Generation(to) => transfer.number = to,
-        Wrong::Rows(to) => transfer.rows = to,
+        Wrong::Key(to) => flat.key = to,
+        Wrong::From(to) => flat.from = to,
+        Wrong::To(to) => flat.to = to,
+        Wrong::Term(to) => flat.term = to,
+        Wrong::Version(to) => flat.version = to,
+        Wrong::Length(to) => flat.length = to,
+        Wrong::Dtype(to) => flat.dtype = to,
+        Wrong::RowLen(to) => flat.row_len = to,
+        Wrong::Master(to) => flat.has_master = to,
+        Wrong::State(to) => flat.state = to.map(Bytes::from),
+        Wrong::Generation(to) => flat.number = to,
+        Wrong::Rows(to) => flat.rows = to,
         Wrong::Frame(at, len) => {
             if let Some(frame) = frames.get_mut(at) {
                 *frame = Bytes::from(vec![7; len]);
@@ -202,7 +203,7 @@ fn spoil(Outgoing { to, mut transfer, mut frames }: Outgoing, wrong: &Wrong) -> 
         }
         Wrong::MoreFrames => frames.push(Bytes::from_static(b"more")),
     }
-    Outgoing { to, transfer, frames }
+    Outgoing { to, transfer: flat.into(), frames }
 }
 
 /// Gives a store a transfer. If it is refused, nothing has changed; what was there is still served.
@@ -266,7 +267,7 @@ proptest! {
     fn transfers_of_all_kinds(given in vec((transfer(), frames()), 1..8)) {
         let (mut stores, _) = pair();
         for (transfer, frames) in given {
-            give(&mut stores[0], 10, &transfer, &frames);
+            give(&mut stores[0], 10, &transfer.into(), &frames);
         }
         is_alive(&mut stores[0], keys()[0]);
     }

@@ -135,7 +135,7 @@ fn what_is_wrong_with_what_left_and_with_copies_is_named() {
     let all: [(NodeId, Spoil, &str); 5] = [
         (
             8,
-            |store| elastic(store).leaving.get_mut(&key()).unwrap()[0].transfer.from = 8,
+            |store| elastic(store).leaving.get_mut(&key()).unwrap()[0].written.piece.from = 8,
             "8..40 has left for 12, and a part of it is here",
         ),
         (8, |store| elastic(store).leaving.get_mut(&key()).unwrap()[0].to = 8, "where it is"),

@@ -10,9 +10,9 @@ use bytes::Bytes;
 use super::first_pushes::FirstPushes;
 use super::*;
 use crate::store::{Answer, Outgoing, StoreError};
-use crate::wire::elastic::{
-    Holding, KeyRoute, OPAQUE_END, Order, Placed, SchedulerMessage, Transfer, TransferKind,
-};
+use crate::wire::FlatTransfer;
+use crate::wire::elastic::{Holding, KeyRoute, OPAQUE_END, Order, Placed, SchedulerMessage};
+use crate::wire::transfer::{FirstPush, Transfer, TransferKind};
 
 const NOW: Duration = Duration::ZERO;
 const KEY: Key = 7;
@@ -127,9 +127,14 @@ fn sent(steps: &[Step]) -> Outgoing {
     transfers[0].clone()
 }
 
+fn first_pushes(sent: &Outgoing) -> usize {
+    let Transfer::MoveOpaque(opaque) = &sent.transfer else { panic!("{sent:?}") };
+    opaque.first_pushes.len()
+}
+
 fn take(server: &mut Opaque, from: NodeId, sent: &Outgoing) -> Vec<Step> {
     let mut steps = Vec::new();
-    server.transfer(NOW, from, (&sent.transfer, &sent.frames), &mut steps).unwrap();
+    server.transfer(NOW, from, &sent.transfer, &sent.frames, &mut steps).unwrap();
     steps
 }
 
@@ -376,7 +381,7 @@ fn a_round_is_never_split() {
     let (mut old, _) = (server(8, true), ());
     begun(&mut old);
     let left = sent(&order(&mut old, NOW, 10));
-    assert_eq!(left.transfer.first_pushes.len(), 2, "the first push of each, not that of a round");
+    assert_eq!(first_pushes(&left), 2, "the first push of each, not that of a round");
     assert_eq!(left.frames.len(), 5);
     let steps = take(&mut new, 8, &left);
     let told = sent(&steps[2..]);
@@ -393,7 +398,7 @@ fn a_round_is_never_split() {
     // And back: the application still has what these pushes made.
     let steps = order(&mut new, NOW, 8);
     let back = sent(&steps);
-    assert_eq!(back.transfer.first_pushes.len(), 2);
+    assert_eq!(first_pushes(&back), 2);
     let steps = take(&mut old, 10, &back);
     assert_eq!(sent(&steps).transfer.kind(), TransferKind::Moved);
     assert_eq!(held_as(&old), [(Holding::Owner, TERM + 2)]);
@@ -442,7 +447,7 @@ fn a_key_moves_before_its_first_round_and_who_comes_later_makes_it_there() {
     let asked = |meta| placed(meta, |placed| placed.term = TERM + 1);
     assert!(answered(&mut new, asked(push(11, 1))).due, "that made the key, and began no round");
     let left = sent(&advance(&mut new, NOW));
-    assert_eq!(left.transfer.first_pushes.len(), 2);
+    assert_eq!(first_pushes(&left), 2);
 }
 
 #[test]
@@ -487,32 +492,33 @@ fn malformed_transfers_are_refused() {
     let Outgoing { transfer, frames, .. } = sent(&export(&mut old, Ok(Bytes::new())));
     let refused = |mut server: Opaque, transfer: &Transfer, frames: &[Bytes]| {
         let mut steps = Vec::new();
-        let taken = server.transfer(NOW, 8, (transfer, frames), &mut steps);
+        let taken = server.transfer(NOW, 8, transfer, frames, &mut steps);
         assert!(matches!(taken, Err(StoreError::Transfer(_))), "{taken:?} {transfer:?}");
         assert!(steps.is_empty());
     };
+    let flat = FlatTransfer::from(&transfer);
     let wrong = [
-        Transfer { from: 1, ..transfer.clone() },
-        Transfer { to: 5, ..transfer.clone() },
-        Transfer { term: 0, ..transfer.clone() },
-        Transfer { term: u64::MAX, ..transfer.clone() },
-        Transfer { key: u64::MAX, ..transfer.clone() },
-        Transfer { key: KEY + 1, ..transfer.clone() },
-        Transfer { kind: TransferKind::Seed.into(), ..transfer.clone() },
-        Transfer { kind: 77, ..transfer.clone() },
+        FlatTransfer { from: 1, ..flat.clone() },
+        FlatTransfer { to: 5, ..flat.clone() },
+        FlatTransfer { term: 0, ..flat.clone() },
+        FlatTransfer { term: u64::MAX, ..flat.clone() },
+        FlatTransfer { key: u64::MAX, ..flat.clone() },
+        FlatTransfer { key: KEY + 1, ..flat.clone() },
+        FlatTransfer { kind: TransferKind::Seed.into(), ..flat.clone() },
+        FlatTransfer { kind: 77, ..flat.clone() },
     ];
-    for wrong in &wrong {
-        refused(new(), wrong, &frames);
+    for wrong in wrong {
+        refused(new(), &wrong.into(), &frames);
     }
     for frames in [&frames[..0], &frames[..1], &[frames[0].clone(), Bytes::new(), Bytes::new()][..]]
     {
         refused(new(), &transfer, frames);
     }
     refused(server(10, true), &transfer, &frames);
-    let push = crate::wire::elastic::FirstPush { worker: 9, frames: 4, ..Default::default() };
+    let push = FirstPush { worker: 9, frames: 4, ..Default::default() };
     for count in [0, 1, 4, u32::MAX] {
-        let push = crate::wire::elastic::FirstPush { frames: count, ..push };
-        let wrong = Transfer { first_pushes: vec![push; 2], ..transfer.clone() };
+        let push = FirstPush { frames: count, ..push };
+        let wrong = FlatTransfer { first_pushes: vec![push; 2], ..flat.clone() }.into();
         refused(server(10, true), &wrong, &frames);
         refused(new(), &wrong, &frames);
     }

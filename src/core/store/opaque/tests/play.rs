@@ -301,7 +301,7 @@ impl Play {
                     self.post(id, request.sender, Message::Answer(request, kv, None));
                 }
                 Step::Transfer(outgoing) => {
-                    self.moves += usize::from(outgoing.transfer.kind() == TransferKind::Moved);
+                    self.moves += usize::from(matches!(outgoing.transfer, Transfer::Moved(_)));
                     self.post(id, outgoing.to, Message::Transfer(outgoing));
                 }
                 Step::Give(meta, frames) => self.apply(id, &meta, &frames),
@@ -421,7 +421,7 @@ impl Play {
             }
             Message::Transfer(Outgoing { transfer, frames, .. }) => {
                 self.step(id, |keys, now, steps| {
-                    keys.transfer(now, from, (&transfer, &frames), steps).unwrap();
+                    keys.transfer(now, from, &transfer, &frames, steps).unwrap();
                 });
             }
             Message::Policy(word) => {
