@@ -13,7 +13,8 @@ use bytes::Bytes;
 use pslite::node::{Customer, Lookup, Postoffice};
 use pslite::transport::carrier::{Endpoint, SendMode};
 use pslite::transport::zmq::{Answers, ZmqOptions, ZmqTransport};
-use pslite::wire::elastic::{Placed, SchedulerMessage, SchedulerMessageKind};
+use pslite::wire::elastic::Placed;
+use pslite::wire::word::{Policy, RoutedPolicy, Word};
 use pslite::wire::{
     Command, Control, DataType, Dialect, Message, Meta, Node, NodeId, Role, SCHEDULER, ability,
     server_id, worker_id,
@@ -220,23 +221,18 @@ fn a_push_before_the_first_policy_makes_a_key_that_moves() {
     let (job, list) = Job::new(ability::PSLITE | ability::ELASTIC, 1);
     job.tell(list);
     assert!(!job.worker.hears(is_answer), "there is no policy yet");
-    let word = SchedulerMessage {
-        kind: SchedulerMessageKind::Policy as i32,
-        epoch: 1,
-        servers: vec![server_id(0)],
-        homes: vec![server_id(0)],
-        workers: 1,
-        ..SchedulerMessage::default()
-    };
-    let mut policy = Control::new(Command::Heartbeat);
-    policy.word = Some(Box::new(word));
-    job.tell(policy);
+    let (servers, homes) = (vec![server_id(0)], vec![server_id(0)]);
+    let policy = Policy { epoch: 1, servers, homes, workers: 1, ..Policy::default() };
+    let policy = RoutedPolicy { policy, routes: Vec::new() };
+    let mut control = Control::new(Command::Heartbeat);
+    control.word = Some(Box::new(Word::Policy { policy, text: String::new() }));
+    job.tell(control);
     job.worker.hear("answer", |meta| is_answer(meta).then_some(()));
-    let claims = job.scheduler.hear("claim", |meta| {
-        let word = meta.control.as_ref()?.word.as_ref()?;
-        let is_claim = word.kind == SchedulerMessageKind::Claims as i32 && !word.claims.is_empty();
-        is_claim.then(|| word.claims.clone())
-    });
+    let claims =
+        job.scheduler.hear("claim", |meta| match meta.control.as_ref()?.word.as_deref()? {
+            Word::Claims(word) if !word.claims.is_empty() => Some(word.claims.clone()),
+            _ => None,
+        });
     assert_eq!((claims.len(), claims[0].key, claims[0].length), (1, KEY, VALUE.len() as u64));
     job.end();
 }

@@ -64,7 +64,7 @@ impl BatchSession {
                     .to_owned(),
             ));
         }
-        let exchanges = node.policy().is_some_and(|word| word.exchange.is_some());
+        let exchanges = node.policy().is_some_and(|routed| routed.policy.exchange.is_some());
         if exchanges && open.rule != BalanceRule::Dealt as i32 {
             return Err(NodeError::Invalid(
                 "this job exchanges deltas (PSLITE_SYNC): its workers do not wait for each other \

@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use crate::error::NodeError;
-use pslite_core::wire::elastic::{KeyRoute, Order, SchedulerMessage};
+use pslite_core::wire::elastic::{KeyRoute, Order};
 use pslite_core::wire::exchange::word::ExchangeWord;
 use pslite_core::wire::trees::Overlay;
+use pslite_core::wire::word::RoutedPolicy;
 use pslite_core::wire::{Message, NodeId};
 
 /// What reaches a customer.
@@ -23,13 +24,17 @@ pub(crate) enum Delivery {
         customer_id: i32,
     },
     /// A policy: where pieces are.
-    Policy(Arc<SchedulerMessage>),
+    Policy(Arc<RoutedPolicy>),
     /// Where pieces are that have moved.
     Routes(Arc<[KeyRoute]>),
     /// These trees are in force.
     Overlay(Arc<Overlay>),
     /// The scheduler asks a server what it holds.
-    Collect(Arc<SchedulerMessage>),
+    Collect {
+        /// Under which policy it is to be said.
+        epoch: u64,
+        lost: Arc<[NodeId]>,
+    },
     /// The scheduler orders moves.
     Orders(Arc<[Order]>),
     /// The scheduler lets a server go.

@@ -14,9 +14,8 @@ use bytes::Bytes;
 
 use crate::address;
 use crate::error::{NodeError, Result};
-use pslite_core::cluster::READS_ITS_CONNECTION;
 use pslite_core::scheduler::Status;
-use pslite_core::wire::elastic::{SchedulerMessage, SchedulerMessageKind};
+use pslite_core::wire::word::{AnswerWay, OperatorAnswer, Word};
 use pslite_core::wire::{self, Command, Control, Message, NodeId, SCHEDULER};
 use pslite_observe::awake;
 use pslite_transport::address as net;
@@ -35,6 +34,9 @@ const AGAIN: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(3600);
 /// How often to look for an answer that came the other way.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// What it is told, or why it is refused.
+type AnswerOrRefusal = std::result::Result<OperatorAnswer, String>;
 
 /// How an operator reaches the scheduler.
 #[derive(Clone, Debug)]
@@ -56,8 +58,7 @@ impl Operator {
     /// # Errors
     /// There is no scheduler of pslite there, or the answer is of another version.
     pub fn status(&self) -> Result<Status> {
-        let word = self.ask(SchedulerMessageKind::Status, 0)?;
-        Status::from_json(&word.text)
+        Status::from_json(&self.ask(Word::Status)?.text)
             .ok_or_else(|| NodeError::Protocol("the scheduler is of another version".to_owned()))
     }
 
@@ -67,20 +68,17 @@ impl Operator {
     /// # Errors
     /// As [`Self::status`], or the scheduler refuses, and says why.
     pub fn drain(&self, server: NodeId) -> Result<String> {
-        let word = self.ask(SchedulerMessageKind::Drain, server)?;
-        if word.node == 0 { Ok(word.text) } else { Err(NodeError::Remote(word.text)) }
+        self.ask(|way| Word::Drain { server, way }).map(|answer| answer.text)
     }
 
-    fn ask(&self, kind: SchedulerMessageKind, node: NodeId) -> Result<SchedulerMessage> {
+    fn ask(&self, word: impl FnOnce(AnswerWay) -> Word) -> Result<OperatorAnswer> {
         let fail = |error: TransportError| NodeError::Address(error.to_string());
         self.wait_for_listener()?;
         let listener = self.listen().ok();
         let listens_at = listener.as_ref().map(|(_, place)| place.clone());
         let mut control = Control::new(Command::Heartbeat);
-        let (kind, number) = (kind as i32, READS_ITS_CONNECTION);
-        let text = listens_at.unwrap_or_default();
-        let word = SchedulerMessage { kind, node, text, number, ..SchedulerMessage::default() };
-        control.word = Some(Box::new(word));
+        let listens_at = listens_at.unwrap_or_default();
+        control.word = Some(Box::new(word(AnswerWay { own_connection: true, listens_at })));
         let mut meta = Vec::new();
         wire::encode_meta(&Message::control(control).meta, &mut meta);
         let scheduler = Endpoint::Tcp { host: self.host.clone(), port: self.port };
@@ -90,7 +88,7 @@ impl Operator {
         if let Some(transport) = listener {
             transport.close(Duration::ZERO);
         }
-        answer.ok_or_else(|| {
+        let told = answer.ok_or_else(|| {
             NodeError::Timeout(format!(
                 "what listens at {}:{} does not answer as a scheduler of pslite within {} s: is it \
                  a stock one, another program, or busy?",
@@ -98,7 +96,8 @@ impl Operator {
                 self.port,
                 self.timeout.as_secs_f64()
             ))
-        })
+        });
+        told?.map_err(NodeError::Remote)
     }
 
     /// Returns once somebody listens there. That nobody does is known at once; a scheduler that is
@@ -167,7 +166,7 @@ impl Operator {
         &self,
         mut question: Question,
         listener: Option<&ZmqTransport>,
-    ) -> Option<SchedulerMessage> {
+    ) -> Option<AnswerOrRefusal> {
         let until = awake::now().checked_add(self.timeout);
         let (tell, told) = mpsc::channel();
         thread::scope(|scope| {
@@ -176,9 +175,9 @@ impl Operator {
                     // Until it is stopped, at the latest when time is up.
                     while let Ok(incoming) = transport.recv() {
                         let by_scheduler = incoming.from == Some(SCHEDULER);
-                        let word = answer_of(incoming.frames.first()).filter(|_| by_scheduler);
-                        if let Some(word) = word {
-                            let _ = tell.send(word); // It came the other way, too.
+                        let told = answer_of(incoming.frames.first()).filter(|_| by_scheduler);
+                        if let Some(told) = told {
+                            let _ = tell.send(told); // It came the other way, too.
                         }
                     }
                 };
@@ -186,12 +185,12 @@ impl Operator {
                 let _ = thread::Builder::new().spawn_scoped(scope, listen);
             }
             let answer = loop {
-                if let Ok(word) = told.try_recv() {
-                    break Some(word);
+                if let Ok(answer) = told.try_recv() {
+                    break Some(answer);
                 }
                 let frames = question.answer(LOOK, FRAME_BYTES_MAX).unwrap_or_default();
-                if let Some(word) = answer_of(frames.first()) {
-                    break Some(word);
+                if let Some(answer) = answer_of(frames.first()) {
+                    break Some(answer);
                 }
                 if until.is_some_and(|until| awake::now() >= until) {
                     break None;
@@ -205,8 +204,10 @@ impl Operator {
     }
 }
 
-/// The scheduler's answer, if the frame is one.
-fn answer_of(meta: Option<&Bytes>) -> Option<SchedulerMessage> {
-    let word = *wire::decode_meta(meta?).ok()?.control?.word?;
-    (word.kind == SchedulerMessageKind::Told as i32).then_some(word)
+/// What an operator is told, if the frame tells it.
+fn answer_of(meta: Option<&Bytes>) -> Option<AnswerOrRefusal> {
+    match *wire::decode_meta(meta?).ok()?.control?.word? {
+        Word::Told(told) => Some(told),
+        _ => None,
+    }
 }

@@ -17,10 +17,10 @@ use crate::sync::lock;
 use crate::training::Training;
 use pslite_core::cluster::{Cluster, Event, Tell};
 use pslite_core::training::balance::clock::PushedKey;
-use pslite_core::wire::elastic::SchedulerMessage;
 use pslite_core::wire::topic::Topic;
 use pslite_core::wire::trees::OVERLAYS_KEPT;
 use pslite_core::wire::trees::Overlay;
+use pslite_core::wire::word::RoutedPolicy;
 use pslite_core::wire::{self, Key, Message, NodeId, SCHEDULER, id_to_rank};
 use pslite_observe::Traffic;
 use pslite_observe::awake;
@@ -88,7 +88,7 @@ pub(crate) struct NodeState {
     /// Keys may move in this job.
     elastic: AtomicBool,
     /// The newest policy.
-    policy: Mutex<Option<Arc<SchedulerMessage>>>,
+    policy: Mutex<Option<Arc<RoutedPolicy>>>,
     /// The newest overlays that came, as many as are remembered anywhere, by their numbers.
     overlays: Mutex<BTreeMap<u64, Arc<Overlay>>>,
 }
@@ -128,13 +128,13 @@ impl NodeState {
     }
 
     /// The newest policy of the scheduler.
-    pub(crate) fn policy(&self) -> Option<Arc<SchedulerMessage>> {
+    pub(crate) fn policy(&self) -> Option<Arc<RoutedPolicy>> {
         lock(&self.policy).clone()
     }
 
     /// A policy has come: from now on keys may move.
-    pub(crate) fn set_policy(&self, word: Arc<SchedulerMessage>) {
-        *lock(&self.policy) = Some(word);
+    pub(crate) fn set_policy(&self, policy: Arc<RoutedPolicy>) {
+        *lock(&self.policy) = Some(policy);
         self.elastic.store(true, Ordering::Relaxed);
     }
 
@@ -192,7 +192,7 @@ impl dyn RunningNode + '_ {
         self.state().is_elastic()
     }
 
-    pub(crate) fn policy(&self) -> Option<Arc<SchedulerMessage>> {
+    pub(crate) fn policy(&self) -> Option<Arc<RoutedPolicy>> {
         self.state().policy()
     }
 

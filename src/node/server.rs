@@ -27,9 +27,10 @@ use crate::base::Base;
 use crate::error::{NodeError, Result};
 use crate::running::NodeRef;
 use pslite_core::values::KvPairs;
-use pslite_core::wire::elastic::{Order, SchedulerMessage};
+use pslite_core::wire::elastic::Order;
 use pslite_core::wire::save::{SaveAsked, SaveTold};
 use pslite_core::wire::trees::Overlay;
+use pslite_core::wire::word::RoutedPolicy;
 use pslite_core::wire::{Message, Meta, NodeId};
 use pslite_observe::log::{self, Level};
 
@@ -205,10 +206,10 @@ impl ServerCustomer {
     }
 
     /// A new policy: where pieces are.
-    pub(crate) fn policy(&self, word: &SchedulerMessage) {
-        self.with_store_server(|store| store.policy(&self.front, word));
+    pub(crate) fn policy(&self, policy: &RoutedPolicy) {
+        self.with_store_server(|store| store.policy(&self.front, policy));
         self.decide_movable();
-        self.with_movable(|movable| movable.policy(&self.front, word));
+        self.with_movable(|movable| movable.policy(&self.front, policy));
     }
 
     /// These trees are in force.
@@ -217,9 +218,9 @@ impl ServerCustomer {
     }
 
     /// The scheduler asks what is here.
-    pub(crate) fn collect(&self, word: &SchedulerMessage) {
-        self.with_store_server(|store| store.collect(&self.front, word));
-        self.with_movable(|movable| movable.collect(&self.front, word));
+    pub(crate) fn collect(&self, epoch: u64, lost: &[NodeId]) {
+        self.with_store_server(|store| store.collect(&self.front, epoch, lost));
+        self.with_movable(|movable| movable.collect(&self.front, epoch, lost));
     }
 
     /// The scheduler orders moves.

@@ -1,8 +1,8 @@
 //! Deaths of servers at a named step: exactly before or after a message of one kind leaves a
 //! process, or is handled there.
 
-use pslite_core::wire::elastic::SchedulerMessageKind;
 use pslite_core::wire::transfer::TransferKind;
+use pslite_core::wire::word::Word;
 use pslite_core::wire::{Message, Role};
 
 /// What a message does for a job whose pieces move.
@@ -10,8 +10,18 @@ use pslite_core::wire::{Message, Role};
 pub enum Step {
     /// One server tells another about a piece, or a command.
     Transfer(TransferKind),
-    /// A word between the scheduler and another node.
-    SchedulerMessage(SchedulerMessageKind),
+    /// The scheduler says a policy.
+    Policy,
+    /// It asks a server what it holds.
+    Collect,
+    /// A server says that.
+    Claims,
+    /// The scheduler orders moves.
+    Orders,
+    /// It lets a server go.
+    Leave,
+    /// Another word between the scheduler and another node.
+    Word,
     /// A worker's push or pull.
     Request,
     /// Its answer.
@@ -27,8 +37,15 @@ impl Step {
             return Some(Self::Transfer(transfer.kind()));
         }
         if let Some(word) = meta.control.as_ref().and_then(|control| control.word.as_ref()) {
-            let bare = word.kind() == SchedulerMessageKind::Report && word.report.is_empty();
-            return (!bare).then(|| Self::SchedulerMessage(word.kind()));
+            return Some(match **word {
+                Word::Report { .. } => return None,
+                Word::Policy { .. } => Self::Policy,
+                Word::Collect { .. } => Self::Collect,
+                Word::Claims(_) => Self::Claims,
+                Word::Orders { .. } => Self::Orders,
+                Word::Leave { .. } => Self::Leave,
+                _ => Self::Word,
+            });
         }
         let about_values = meta.control.is_none() && !meta.simple_app;
         about_values.then_some(if meta.request { Self::Request } else { Self::Answer })

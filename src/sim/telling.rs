@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use pslite_core::wire::elastic::{Claim, Mark, Placed, Route, SchedulerMessage};
+use pslite_core::wire::elastic::{Claim, KeyRoute, Mark, Placed, Route};
 use pslite_core::wire::transfer::{PieceCut, PieceName, RoundSum, Transfer, WrittenPiece};
-use pslite_core::wire::trees::{Hop, TreeNode};
+use pslite_core::wire::trees::{Hop, Overlay, TreeNode};
+use pslite_core::wire::word::{ClaimWord, RoutedPolicy, Word};
 use pslite_core::wire::{Control, Message, Meta};
 
 /// A message, for people.
@@ -110,30 +111,41 @@ fn tell_control(f: &mut fmt::Formatter<'_>, meta: &Meta, control: &Control) -> f
     control.word.as_ref().map_or(Ok(()), |word| tell_word(f, word))
 }
 
-fn tell_word(f: &mut fmt::Formatter<'_>, word: &SchedulerMessage) -> fmt::Result {
-    write!(f, " {:?} epoch {}", word.kind(), word.epoch)?;
-    let lists = [("servers", &word.servers), ("homes", &word.homes), ("draining", &word.draining)];
-    let gone = [("lost", &word.lost), ("released", &word.released)];
-    for (name, ids) in lists.into_iter().chain(gone).filter(|(_, ids)| !ids.is_empty()) {
-        write!(f, " {name} {ids:?}")?;
-    }
-    for route in &word.routes {
-        write!(f, " key {}", route.key)?;
-        tell_route(f, &route.route)?;
-    }
-    for order in &word.moves {
-        write!(f, " key {} {}..{} to {}", order.key, order.from, order.to, order.owner)?;
-    }
-    if let Some(overlay) = &word.overlay {
-        write!(f, " overlay {} floor {}", overlay.number, overlay.floor)?;
-        for tree in &overlay.trees {
-            write!(f, " [root {}", tree.root)?;
-            let node = |node: &TreeNode| format!(" {}^{}v{}", node.node, node.up, node.down);
-            tree.nodes.iter().try_for_each(|it| f.write_str(&node(it)))?;
-            f.write_str("]")?;
+fn tell_word(f: &mut fmt::Formatter<'_>, word: &Word) -> fmt::Result {
+    match word {
+        Word::Policy { policy: RoutedPolicy { policy, routes }, .. } => {
+            write!(f, " {policy:?}")?;
+            tell_routes(f, routes)
         }
+        Word::Routes { epoch, routes } => {
+            write!(f, " Routes epoch {epoch}")?;
+            tell_routes(f, routes)
+        }
+        Word::Claims(ClaimWord { epoch, claims, .. }) => {
+            write!(f, " Claims epoch {epoch}")?;
+            claims.iter().try_for_each(|claim| tell_claim(f, claim))
+        }
+        Word::Overlay { overlay, .. } => tell_overlay(f, overlay),
+        other => write!(f, " {other:?}"),
     }
-    word.claims.iter().try_for_each(|claim| tell_claim(f, claim))
+}
+
+fn tell_routes(f: &mut fmt::Formatter<'_>, routes: &[KeyRoute]) -> fmt::Result {
+    routes.iter().try_for_each(|KeyRoute { key, route }| {
+        write!(f, " key {key}")?;
+        tell_route(f, route)
+    })
+}
+
+fn tell_overlay(f: &mut fmt::Formatter<'_>, overlay: &Overlay) -> fmt::Result {
+    write!(f, " Overlay {} floor {}", overlay.number, overlay.floor)?;
+    for tree in &overlay.trees {
+        write!(f, " [root {}", tree.root)?;
+        let node = |node: &TreeNode| format!(" {}^{}v{}", node.node, node.up, node.down);
+        tree.nodes.iter().try_for_each(|it| f.write_str(&node(it)))?;
+        f.write_str("]")?;
+    }
+    Ok(())
 }
 
 fn tell_claim(f: &mut fmt::Formatter<'_>, claim: &Claim) -> fmt::Result {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use pslite::node::{Lookup, Postoffice};
 use pslite::transport::carrier::Endpoint;
 use pslite::transport::zmq::Question;
-use pslite::wire::elastic::{SchedulerMessage, SchedulerMessageKind};
+use pslite::wire::word::{AnswerWay, Word};
 use pslite::wire::{Command, Control, Message, decode_meta, encode_meta};
 
 use super::ports::free_port;
@@ -144,12 +144,10 @@ fn a_port_where_nobody_listens_is_not_waited_for() {
 }
 
 /// Asks as an operator does that listens at `told`, if that is one of an earlier version.
-fn ask(port: u16, told: &str, number: u64) -> Question {
-    let kind = SchedulerMessageKind::Status as i32;
-    let text = told.to_owned();
+fn ask(port: u16, told: &str, own_connection: bool) -> Question {
     let mut control = Control::new(Command::Heartbeat);
-    let word = SchedulerMessage { kind, text, number, ..SchedulerMessage::default() };
-    control.word = Some(Box::new(word));
+    let way = AnswerWay { own_connection, listens_at: told.to_owned() };
+    control.word = Some(Box::new(Word::Status(way)));
     let mut meta = Vec::new();
     encode_meta(&Message::control(control).meta, &mut meta);
     let place = Endpoint::Tcp { host: "127.0.0.1".to_owned(), port };
@@ -169,14 +167,15 @@ fn operators_are_answered_at_the_address_that_asked_or_not_at_all() {
     };
     let (victim, victims) = listen("127.0.0.2");
     let (own, owns) = listen("127.0.0.1");
-    drop(ask(port, &victims, 0));
+    drop(ask(port, &victims, false));
     // Of this version: over the connection by which it asks, whatever it says.
-    let mut question = ask(port, &victims, 1);
+    let mut question = ask(port, &victims, true);
     let answer = question.answer(LIMIT, 1 << 20).unwrap();
     let meta = decode_meta(&answer[0]).unwrap();
-    assert!(meta.control.unwrap().word.unwrap().text.contains("forming"));
+    let Word::Told(told) = *meta.control.unwrap().word.unwrap() else { panic!("no answer") };
+    assert!(told.unwrap().text.contains("forming"));
     // Of an earlier one: a connection to where it is. So the former question is dealt with, too.
-    drop(ask(port, &owns, 0));
+    drop(ask(port, &owns, false));
     until("a connection", || own.accept().is_ok());
     assert_eq!(victim.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
 }

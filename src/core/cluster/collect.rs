@@ -13,7 +13,8 @@ use super::tenures::Tenures;
 use super::{Action, Cluster, JobFailure, JobFailureKind, Level, tenures};
 use crate::keys::KeyName;
 use crate::text;
-use crate::wire::elastic::{OPAQUE_END, SchedulerMessage, SchedulerMessageKind};
+use crate::wire::elastic::OPAQUE_END;
+use crate::wire::word::{ClaimWord, Difference, Word};
 use crate::wire::{Key, Node, NodeId, Role};
 
 /// After that time a server that has not answered is asked again, with its next sign of life.
@@ -74,7 +75,7 @@ impl Cluster {
         &mut self,
         now: Duration,
         from: NodeId,
-        word: &SchedulerMessage,
+        word: &ClaimWord,
         out: &mut Vec<Action>,
     ) {
         let is_server = self.node(from).is_some_and(|node| node.role == Role::Server);
@@ -96,26 +97,27 @@ impl Cluster {
     }
 
     /// Takes in all that a server holds, or what is new of that.
-    fn take_claims(&mut self, from: NodeId, word: &SchedulerMessage) -> Taking {
+    fn take_claims(&mut self, from: NodeId, word: &ClaimWord) -> Taking {
         let books = &mut self.elastic.books;
-        let says_all = word.since == 0;
+        let Difference { number, since, gone } = &word.difference;
+        let says_all = *since == 0;
         if let Some(collection) = &mut books.collection
             && !collection.answers.contains_key(&from)
         {
             // What is new is no answer. The answer will say all.
             if says_all && collection.epoch == word.epoch && collection.asked.contains(&from) {
                 collection.answers.insert(from, Claimed::new(&word.claims));
-                books.told.insert(from, word.number);
+                books.told.insert(from, *number);
             }
             return Taking::Not;
         }
-        if !says_all && books.told.get(&from) != Some(&word.since) {
+        if !says_all && books.told.get(&from) != Some(since) {
             return Taking::Gap;
         }
-        books.told.insert(from, word.number);
+        books.told.insert(from, *number);
         let take = |known: &mut Claimed| match says_all {
             true => known.take_all(Claimed::new(&word.claims)),
-            false => known.take_news(&word.claims, &word.gone),
+            false => known.take_news(&word.claims, gone),
         };
         match &mut books.collection {
             Some(Collection { answers, later, .. }) => {
@@ -128,15 +130,14 @@ impl Cluster {
     }
 
     /// The first claims of a server, and of each key, are in the journal.
-    fn note_claimed(&mut self, from: NodeId, word: &SchedulerMessage, out: &mut Vec<Action>) {
+    fn note_claimed(&mut self, from: NodeId, word: &ClaimWord, out: &mut Vec<Action>) {
         let books = &mut self.elastic.books;
         // Who keeps values in another way than the others can neither give them any nor take
         // theirs.
         let mut others = books.claims.by_server().keys();
         let odd = !books.claimed.contains(&from)
             && others.any(|id| books.opaque.contains(id) != word.opaque);
-        let text = if odd { ODD } else { &word.text };
-        if !text.is_empty() {
+        if let Some(text) = if odd { Some(ODD) } else { word.fixed.as_deref() } {
             if books.fixed.insert(from, text.to_owned()).is_none() {
                 let about = About { id: from, text: text.to_owned() };
                 out.push(Action::Record(Record::new(Change::Fixed(about))));
@@ -285,15 +286,9 @@ impl Cluster {
         let Some(collection) = &self.elastic.books.collection else { return };
         let epoch = collection.epoch;
         let lost = self.lost_servers();
-        let text = |id: &NodeId| self.lost.get(id).map(|(_, text)| text.clone());
-        let text = lost.last().and_then(text).unwrap_or_default();
+        let text = self.why_lost(&lost);
         self.tell_who_joined(id, joined, out);
-        let kind = SchedulerMessageKind::Collect as i32;
-        self.word(
-            id,
-            SchedulerMessage { kind, epoch, lost, text, ..SchedulerMessage::default() },
-            out,
-        );
+        self.word(id, Word::Collect { epoch, lost, text }, out);
     }
 
     /// A server that has not answered may not have heard.

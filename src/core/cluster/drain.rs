@@ -9,7 +9,8 @@ use super::claimed::Claimed;
 use super::claims::Piece;
 use super::journal::{Change, Record};
 use super::{Action, Cluster, Level};
-use crate::wire::elastic::{Order, SchedulerMessage, SchedulerMessageKind};
+use crate::wire::elastic::Order;
+use crate::wire::word::Word;
 use crate::wire::{Key, NodeId, Role, id_to_rank};
 
 impl Cluster {
@@ -93,8 +94,7 @@ impl Cluster {
 
     /// Tells a server that it is empty and may go.
     pub(super) fn let_go(&mut self, id: NodeId, out: &mut Vec<Action>) {
-        let (kind, epoch) = (SchedulerMessageKind::Leave as i32, self.elastic.policy.epoch);
-        self.word(id, SchedulerMessage { kind, epoch, ..SchedulerMessage::default() }, out);
+        self.word(id, Word::Leave { epoch: self.elastic.policy.epoch }, out);
     }
 
     /// Where nobody plans: orders away what servers that are being emptied still own.

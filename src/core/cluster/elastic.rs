@@ -14,11 +14,12 @@ use super::claims::Pieces;
 use super::collect::Collection;
 use super::order_book::OrderBook;
 use super::tenures::Tenures;
-use super::types::{Difference, Policy, Tell};
+use super::types::Tell;
 use super::{Action, Cluster, JobFailure, JobFailureKind, Level};
-use crate::wire::elastic::{Claim, CopyPlace, KeyRoute, SchedulerMessage, SchedulerMessageKind};
+use crate::wire::elastic::CopyPlace;
 use crate::wire::topic::Topic;
 use crate::wire::trees::Overlay;
+use crate::wire::word::{ClaimWord, Policy, RoutedPolicy, Word};
 use crate::wire::{Command, Control, Message, Node, NodeId, Role, SCHEDULER, server_id};
 
 /// What a node knows of an elastic job.
@@ -192,12 +193,12 @@ impl Cluster {
     // ---- words ----------------------------------------------------------------------------------
 
     /// Sends a word: it rides in a sign of life.
-    pub(super) fn word(&mut self, to: NodeId, word: SchedulerMessage, out: &mut Vec<Action>) {
+    pub(super) fn word(&mut self, to: NodeId, word: Word, out: &mut Vec<Action>) {
         let message = self.word_message(word);
         Self::send(out, to, message);
     }
 
-    pub(super) fn word_message(&mut self, word: SchedulerMessage) -> Message {
+    pub(super) fn word_message(&mut self, word: Word) -> Message {
         let mut control = Control::new(Command::Heartbeat);
         control.nodes = vec![Node { customer_id: 0, ..self.me.clone() }];
         control.word = Some(Box::new(word));
@@ -209,71 +210,49 @@ impl Cluster {
         &mut self,
         now: Duration,
         from: NodeId,
-        word: &SchedulerMessage,
+        word: &Word,
         out: &mut Vec<Action>,
     ) {
-        let kind =
-            SchedulerMessageKind::try_from(word.kind).unwrap_or(SchedulerMessageKind::Unknown);
-        if let Some((topic, bytes)) = Topic::told(word)
+        if let Word::Topic { topic, bytes, .. } = word
             && self.is_heard(from)
         {
-            out.push(Action::Told { from, topic, bytes });
+            out.push(Action::Told { from, topic: *topic, bytes: bytes.clone() });
         }
         if !self.elastic.on || self.failure.is_some() {
             return;
         }
         if self.is_scheduler() {
-            match kind {
-                SchedulerMessageKind::Claims => self.claims_came(now, from, word, out),
-                SchedulerMessageKind::Report => self.knows_policy(now, from, word.epoch, out),
+            match word {
+                Word::Claims(word) => self.claims_came(now, from, word, out),
+                Word::Report { epoch } | Word::Topic { topic: Topic::Measure, epoch, .. } => {
+                    self.knows_policy(now, from, *epoch, out)
+                }
                 _ => {}
             }
         } else if from == SCHEDULER {
-            match kind {
-                SchedulerMessageKind::Policy => self.policy_came(now, word, out),
-                SchedulerMessageKind::Collect => self.collect_came(now, word, out),
+            match word {
+                Word::Policy { policy, text } => self.policy_came(now, policy, text, out),
+                Word::Collect { epoch, lost, text } => {
+                    self.collect_came(now, *epoch, lost, text, out)
+                }
                 // Before the first policy nothing is here to give away. The orders are said again
                 // with it.
-                SchedulerMessageKind::Orders if self.ready => {
-                    out.push(Action::Orders { moves: word.moves.clone() })
+                Word::Orders { moves, .. } if self.ready => {
+                    out.push(Action::Orders { moves: moves.clone() })
                 }
-                SchedulerMessageKind::Routes => {
-                    out.push(Action::Routes { routes: word.routes.clone() })
-                }
-                SchedulerMessageKind::Overlay => self.overlay_came(word, out),
-                SchedulerMessageKind::Leave => out.push(Action::Leave),
-                SchedulerMessageKind::Stop => out.push(Action::Stop),
+                Word::Routes { routes, .. } => out.push(Action::Routes { routes: routes.clone() }),
+                Word::Overlay { overlay, .. } => self.overlay_came(overlay, out),
+                Word::Leave { .. } => out.push(Action::Leave),
+                Word::Stop { .. } => out.push(Action::Stop),
                 _ => {}
             }
         }
     }
 
     /// Not the scheduler: says what this server holds.
-    pub(super) fn claim(
-        &mut self,
-        epoch: u64,
-        claims: Vec<Claim>,
-        difference: Difference,
-        fixed: Option<String>,
-        opaque: bool,
-        out: &mut Vec<Action>,
-    ) {
+    pub(super) fn claim(&mut self, word: ClaimWord, out: &mut Vec<Action>) {
         if self.elastic.on && self.ready && self.config.role == Role::Server {
-            let text = fixed.unwrap_or_default();
-            let kind = SchedulerMessageKind::Claims as i32;
-            let Difference { number, since, gone } = difference;
-            let word = SchedulerMessage {
-                kind,
-                epoch,
-                claims,
-                text,
-                opaque,
-                number,
-                since,
-                gone,
-                ..SchedulerMessage::default()
-            };
-            self.word(SCHEDULER, word, out);
+            self.word(SCHEDULER, Word::Claims(word), out);
         }
     }
 
@@ -282,7 +261,7 @@ impl Cluster {
         for Tell { to, topic, bytes } in words {
             // Stock takes none of it, and has no place for it.
             if self.is_ours(to) && self.is_heard(to) {
-                self.word(to, topic.message(bytes, self.elastic.policy.epoch), out);
+                self.word(to, Word::of_topic(topic, bytes, self.elastic.policy.epoch), out);
             }
         }
     }
@@ -295,9 +274,8 @@ impl Cluster {
 
     /// A word that says which policy this node knows, so that the scheduler can repeat what got
     /// lost.
-    pub(super) fn known_epoch(&self) -> SchedulerMessage {
-        let (kind, epoch) = (SchedulerMessageKind::Report as i32, self.elastic.policy.epoch);
-        SchedulerMessage { kind, epoch, ..SchedulerMessage::default() }
+    pub(super) const fn known_epoch(&self) -> Word {
+        Word::Report { epoch: self.elastic.policy.epoch }
     }
 
     /// Scheduler: a node says which policy it knows.
@@ -313,28 +291,24 @@ impl Cluster {
 
     // ---- policies -------------------------------------------------------------------------------
 
-    /// The policy as a word, with the routes of all pieces.
-    pub(super) fn policy_word(&self) -> SchedulerMessage {
-        let policy = &self.elastic.policy;
+    /// The policy as a word.
+    pub(super) fn policy_word(&self) -> Word {
+        let policy = self.routed_policy();
+        let text = self.why_lost(&policy.policy.lost);
+        Word::Policy { policy, text }
+    }
+
+    /// The policy with the routes of all pieces.
+    pub(super) fn routed_policy(&self) -> RoutedPolicy {
         let pieces = self.elastic.books.pieces.values().flat_map(|key| &key.pieces);
-        let text = |id: &NodeId| self.lost.get(id).map(|(_, text)| text.clone());
-        SchedulerMessage {
-            kind: SchedulerMessageKind::Policy as i32,
-            epoch: policy.epoch,
-            servers: policy.servers.clone(),
-            draining: policy.draining.clone(),
-            homes: policy.homes.clone(),
-            lost: policy.lost.clone(),
-            released: policy.released.clone(),
-            replicas: policy.replicas,
-            workers: policy.workers,
-            copies: policy.copies.clone(),
-            live: policy.live.clone(),
-            exchange: policy.exchange,
-            routes: pieces.map(super::claims::Piece::route).collect(),
-            text: policy.lost.last().and_then(text).unwrap_or_default(),
-            ..SchedulerMessage::default()
-        }
+        let routes = pieces.map(super::claims::Piece::route).collect();
+        RoutedPolicy { policy: self.elastic.policy.clone(), routes }
+    }
+
+    /// Why the last one of them is dead.
+    pub(super) fn why_lost(&self, lost: &[NodeId]) -> String {
+        let known = lost.last().and_then(|id| self.lost.get(id));
+        known.map(|(_, text)| text.clone()).unwrap_or_default()
     }
 
     /// Scheduler: tells a node again what may not have reached it: who joined, the policy, what is
@@ -373,42 +347,35 @@ impl Cluster {
     }
 
     /// Not the scheduler: its word that from now on these servers serve.
-    fn policy_came(&mut self, now: Duration, word: &SchedulerMessage, out: &mut Vec<Action>) {
-        if word.epoch <= self.elastic.policy.epoch || !self.elastic.listed {
+    fn policy_came(
+        &mut self,
+        now: Duration,
+        routed: &RoutedPolicy,
+        text: &str,
+        out: &mut Vec<Action>,
+    ) {
+        let policy = &routed.policy;
+        if policy.epoch <= self.elastic.policy.epoch || !self.elastic.listed {
             return;
         }
-        if !self.names_me(word, out) {
+        if !self.names_me(policy, out) {
             return;
         }
-        self.told_lost(now, &word.lost, &word.text, out);
+        self.told_lost(now, &policy.lost, text, out);
         let me = self.me.id;
-        for id in word.released.iter().filter(|id| **id != me) {
+        for id in policy.released.iter().filter(|id| **id != me) {
             if !self.elastic.policy.released.contains(id) {
                 self.signs.heard.remove(id);
                 self.signs.down.remove(id);
                 out.push(Action::Disconnect { id: *id });
             }
         }
-        let policy = Policy {
-            epoch: word.epoch,
-            servers: word.servers.clone(),
-            draining: word.draining.clone(),
-            homes: word.homes.clone(),
-            lost: word.lost.clone(),
-            released: word.released.clone(),
-            replicas: word.replicas,
-            workers: word.workers,
-            copies: word.copies.clone(),
-            live: word.live.clone(),
-            exchange: word.exchange,
-        };
         self.elastic.policy = policy.clone();
         let first = !std::mem::replace(&mut self.ready, true);
         if first {
             out.push(Action::Ready);
         }
-        let routes: Vec<KeyRoute> = word.routes.clone();
-        out.push(Action::Policy { policy, routes });
+        out.push(Action::Policy(routed.clone()));
         if first {
             // Who took leave may have said so to one that joins before there was anybody to hear
             // it.
@@ -419,14 +386,21 @@ impl Cluster {
 
     /// A server: the scheduler asks what it holds. One that has no policy yet, since that was lost
     /// with a connection, has nothing; it is asked again once it says that it knows the policy.
-    fn collect_came(&mut self, now: Duration, word: &SchedulerMessage, out: &mut Vec<Action>) {
-        let is_news = self.ready && word.epoch > self.elastic.policy.epoch;
+    fn collect_came(
+        &mut self,
+        now: Duration,
+        epoch: u64,
+        lost: &[NodeId],
+        text: &str,
+        out: &mut Vec<Action>,
+    ) {
+        let is_news = self.ready && epoch > self.elastic.policy.epoch;
         if !is_news || self.config.role != Role::Server {
             return;
         }
-        self.told_lost(now, &word.lost, &word.text, out);
+        self.told_lost(now, lost, text, out);
         if self.failure.is_none() {
-            out.push(Action::Collect { epoch: word.epoch });
+            out.push(Action::Collect { epoch });
         }
     }
 

@@ -5,8 +5,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use super::{Action, Cluster, Level};
-use crate::wire::elastic::{SchedulerMessage, SchedulerMessageKind};
+use crate::wire::word::{OperatorAnswer, Word};
 use crate::wire::{Control, EMPTY, Node, NodeId, Notice, NoticeKind, Origin, Role, ability};
 
 /// Operators at a time; more get no answer.
@@ -18,9 +20,6 @@ const NODES_MAX: usize = 1024;
 const STAY: Duration = Duration::from_secs(5);
 /// For how long it is kept when it broke: libzmq may make the connection anew.
 const LEAVES: Duration = Duration::from_secs(1);
-
-/// In the `number` of an operator's word: it reads the answer from the connection by which it asks.
-pub const READS_ITS_CONNECTION: u64 = 1;
 
 /// The longest name of a host, in bytes (RFC 1035).
 const HOST_MAX: usize = 255;
@@ -156,33 +155,23 @@ impl Cluster {
         out: &mut Vec<Action>,
     ) {
         let Some(word) = control.word.as_deref().filter(|_| self.is_scheduler()) else { return };
-        match SchedulerMessageKind::try_from(word.kind) {
-            Ok(SchedulerMessageKind::GivesUp) => self.gave_up(now, word, out),
-            _ => self.asked_by_operator(now, word, control.origin, out),
-        }
-    }
-
-    fn asked_by_operator(
-        &mut self,
-        now: Duration,
-        word: &SchedulerMessage,
-        origin: Option<Origin>,
-        out: &mut Vec<Action>,
-    ) {
-        let Ok(asked) = SchedulerMessageKind::try_from(word.kind) else { return };
-        if !matches!(asked, SchedulerMessageKind::Status | SchedulerMessageKind::Drain) {
-            return;
-        }
+        let (drained, way) = match word {
+            Word::GivesUp { text, incarnation } => {
+                return self.gave_up(now, text, *incarnation, out);
+            }
+            Word::Status(way) => (None, way),
+            Word::Drain { server, way } => (Some(*server), way),
+            _ => return,
+        };
+        let listens = !way.own_connection;
+        let at = &way.listens_at;
+        let key = if listens { self.operators_channel(now, at, control.origin, out) } else { None };
         // Who can be told nothing must not think that nothing was done.
-        let listens = word.number != READS_ITS_CONNECTION;
-        let key = if listens { self.operators_channel(now, word, origin, out) } else { None };
         if listens && key.is_none() {
             return;
         }
-        if asked == SchedulerMessageKind::Status {
-            return out.push(Action::StatusAsked { guest: key });
-        }
-        let told = self.drain(now, word.node, out);
+        let Some(server) = drained else { return out.push(Action::StatusAsked { guest: key }) };
+        let told = self.drain(now, server, out);
         self.answer_operator(key, told, out);
     }
 
@@ -193,10 +182,7 @@ impl Cluster {
         told: Result<String, String>,
         out: &mut Vec<Action>,
     ) {
-        let refused = if told.is_ok() { 0 } else { EMPTY };
-        let text = told.unwrap_or_else(|why| why);
-        let kind = SchedulerMessageKind::Told as i32;
-        let answer = SchedulerMessage { kind, text, node: refused, ..SchedulerMessage::default() };
+        let answer = Word::Told(told.map(|text| OperatorAnswer { text, told: Bytes::new() }));
         match guest {
             Some(key) => self.word(key, answer, out),
             None => out.push(Action::Answer { message: self.word_message(answer) }),
@@ -209,11 +195,11 @@ impl Cluster {
     fn operators_channel(
         &mut self,
         now: Duration,
-        word: &SchedulerMessage,
+        listens_at: &str,
         origin: Option<Origin>,
         out: &mut Vec<Action>,
     ) -> Option<NodeId> {
-        let node = operator(&word.text)?;
+        let node = operator(listens_at)?;
         let told = node.hostname.parse().ok();
         if told.is_none() || told != origin.map(|origin| origin.address) {
             let from = origin.map_or("nowhere".to_owned(), |origin| origin.address.to_string());

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{Action, Cluster, JobFailure, JobFailureKind, Level};
-use crate::wire::elastic::SchedulerMessageKind;
+use crate::wire::word::Word;
 use crate::wire::{Command, Control, EMPTY, Node, NodeId, Notice, NoticeKind, Role, SCHEDULER};
 
 impl Cluster {
@@ -35,9 +35,7 @@ impl Cluster {
                 self.signs.heard.insert(from, now);
             }
             self.worded(now, from, word, out);
-            let answers =
-                word.kind == SchedulerMessageKind::Report as i32 && word.report.is_empty();
-            if !answers {
+            if !matches!(**word, Word::Report { .. }) {
                 return; // Not a sign of life with a word in it.
             }
         }

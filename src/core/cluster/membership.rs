@@ -146,9 +146,7 @@ impl Cluster {
                 let (kind, me) = (JobFailureKind::Remote, self.me.id);
                 self.fail_everywhere(me, JobFailure { kind, text }, out);
             }
-            Event::Claims { epoch, claims, difference, fixed, opaque } => {
-                self.claim(epoch, claims, difference, fixed, opaque, out);
-            }
+            Event::Claims(word) => self.claim(word, out),
             Event::Orders(orders) => self.order(now, &orders, out),
             Event::Copies(copies) => self.place_copies(now, copies, out),
             Event::Overlay { over, .. } if over != self.elastic.overlay.number => {}

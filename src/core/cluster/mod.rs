@@ -49,11 +49,8 @@ mod validate;
 mod workers;
 
 pub use barrier::{BarrierPlace, OpenBarrier};
-pub use guests::READS_ITS_CONNECTION;
 pub use membership::Cluster;
 pub use overview::{MemberOverview, MemberState, Overview, Owned, Phase};
 pub use ranking::RankOrder;
 pub use refusals::giving_up;
-pub use types::{
-    Action, ClusterConfig, Difference, Event, JobFailure, JobFailureKind, Level, Policy, Tell,
-};
+pub use types::{Action, ClusterConfig, Event, JobFailure, JobFailureKind, Level, Tell};

@@ -15,7 +15,8 @@ use std::time::Duration;
 use super::claims::Piece;
 use super::journal::{Change, OrdersOf, Record};
 use super::{Action, Cluster};
-use crate::wire::elastic::{Order, SchedulerMessage, SchedulerMessageKind};
+use crate::wire::elastic::Order;
+use crate::wire::word::Word;
 use crate::wire::{Key, Node, NodeId, Role};
 
 /// With that many replaced orders since the last policy there is another one, with which servers
@@ -93,12 +94,7 @@ impl Cluster {
         self.record_orders(&changed, out);
         let epoch = self.elastic.policy.epoch;
         for (owner, moves) in by_owner {
-            let kind = SchedulerMessageKind::Orders as i32;
-            self.word(
-                owner,
-                SchedulerMessage { kind, epoch, moves, ..SchedulerMessage::default() },
-                out,
-            );
+            self.word(owner, Word::Orders { epoch, moves }, out);
         }
     }
 
@@ -108,12 +104,7 @@ impl Cluster {
         let moves: Vec<Order> =
             self.elastic.books.orders.open().filter(of).map(|(_, order)| *order).collect();
         if !moves.is_empty() {
-            let (kind, epoch) = (SchedulerMessageKind::Orders as i32, self.elastic.policy.epoch);
-            self.word(
-                to,
-                SchedulerMessage { kind, epoch, moves, ..SchedulerMessage::default() },
-                out,
-            );
+            self.word(to, Word::Orders { epoch: self.elastic.policy.epoch, moves }, out);
         }
     }
 
@@ -177,8 +168,7 @@ impl Cluster {
             routes.extend(moved.map(Piece::route));
         }
         routes.truncate(ROUTES_MAX);
-        let (kind, epoch) = (SchedulerMessageKind::Routes as i32, self.elastic.policy.epoch);
-        let word = SchedulerMessage { kind, epoch, routes, ..SchedulerMessage::default() };
+        let word = Word::Routes { epoch: self.elastic.policy.epoch, routes };
         let lives = |node: &&Node| node.role == Role::Worker && !self.is_gone(node.id);
         let workers: Vec<NodeId> =
             self.members.values().filter(lives).map(|node| node.id).collect();

@@ -9,10 +9,9 @@
 use std::collections::BTreeSet;
 
 use super::journal::{Change, Record};
-use super::types::Policy;
 use super::{Action, Cluster, Level};
-use crate::wire::elastic::{SchedulerMessage, SchedulerMessageKind};
 use crate::wire::trees::{OVERLAYS_KEPT, Overlay, TreeTable};
+use crate::wire::word::{Policy, Word};
 use crate::wire::{Node, NodeId, Role, ability};
 
 impl Cluster {
@@ -63,13 +62,7 @@ impl Cluster {
     }
 
     fn say_overlay(&mut self, to: NodeId, overlay: Overlay, out: &mut Vec<Action>) {
-        let (kind, epoch) = (SchedulerMessageKind::Overlay as i32, self.elastic.policy.epoch);
-        let overlay = Some(overlay);
-        self.word(
-            to,
-            SchedulerMessage { kind, epoch, overlay, ..SchedulerMessage::default() },
-            out,
-        );
+        self.word(to, Word::Overlay { epoch: self.elastic.policy.epoch, overlay }, out);
     }
 
     /// Scheduler: a policy came into force in the place of that one. If somebody is not in it any
@@ -88,8 +81,7 @@ impl Cluster {
     }
 
     /// Not the scheduler: its word that these trees are in force.
-    pub(super) fn overlay_came(&mut self, word: &SchedulerMessage, out: &mut Vec<Action>) {
-        let Some(overlay) = &word.overlay else { return };
+    pub(super) fn overlay_came(&mut self, overlay: &Overlay, out: &mut Vec<Action>) {
         if !self.ready || !self.hears_overlay(overlay) {
             return;
         }

@@ -9,10 +9,10 @@ use super::claimed::AllClaimed;
 use super::claims::{ClaimEvidence, Resolution, resolve};
 use super::collect::{Collection, named};
 use super::journal::{Change, Homes, Record};
-use super::types::Policy;
 use super::{Action, Cluster, Level};
 use crate::text;
 use crate::wire::elastic::CopyPlace;
+use crate::wire::word::Policy;
 use crate::wire::{NodeId, Role};
 
 impl Cluster {
@@ -57,8 +57,7 @@ impl Cluster {
             self.word(id, word.clone(), out);
             self.tell_overlay(id, out);
         }
-        let policy = self.elastic.policy.clone();
-        out.push(Action::Policy { policy, routes: word.routes });
+        out.push(Action::Policy(self.routed_policy()));
     }
 
     // ---- the policy -----------------------------------------------------------------------------

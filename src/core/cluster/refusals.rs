@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{Action, Cluster, JobFailure, JobFailureKind, Level};
 use crate::text;
-use crate::wire::elastic::{SchedulerMessage, SchedulerMessageKind};
+use crate::wire::word::Word;
 use crate::wire::{Command, Control, EMPTY, Node, NodeId, Role, SCHEDULER, ability};
 
 /// For how long a scheduler whose job cannot begin waits for those that have yet to come: as long
@@ -163,8 +163,7 @@ impl Cluster {
     /// A node without a place: tells a scheduler of ours why it ends.
     pub(super) fn give_up(&mut self, why: &str, out: &mut Vec<Action>) {
         let text = format!("the {} at {} ended: {why}", self.me.role.name(), self.me.address());
-        let number = self.me.incarnation;
-        let message = giving_up(text, number);
+        let message = giving_up(text, self.me.incarnation);
         Self::send(out, SCHEDULER, message);
     }
 
@@ -172,14 +171,15 @@ impl Cluster {
     pub(super) fn gave_up(
         &mut self,
         now: Duration,
-        word: &SchedulerMessage,
+        text: &str,
+        incarnation: u64,
         out: &mut Vec<Action>,
     ) {
-        let text: String = word.text.chars().take(REASON_MAX).collect();
+        let text: String = text.chars().take(REASON_MAX).collect();
         if self.ready || self.failure.is_some() {
             return Self::log(out, Level::Warning, text);
         }
-        let is_it = |node: &Node| word.number != 0 && node.incarnation == word.number;
+        let is_it = |node: &Node| incarnation != 0 && node.incarnation == incarnation;
         let found =
             self.arrivals.registrants.iter().find(|(_, registrant)| is_it(&registrant.node));
         match found.map(|(key, _)| *key) {
@@ -192,14 +192,12 @@ impl Cluster {
     }
 }
 
-/// The message of a node that ends before it has a place: `text` names it and says why. `number`:
-/// its incarnation if it has registered, else 0. (It names no node, since a stock scheduler would
-/// answer that, and end because it does not know it.)
+/// The message of a node that ends before it has a place: `text` names it and says why.
+/// `incarnation`: its own if it has registered, else 0. (It names no node, since a stock scheduler
+/// would answer that, and end because it does not know it.)
 #[must_use]
-pub fn giving_up(text: String, number: u64) -> crate::wire::Message {
+pub fn giving_up(text: String, incarnation: u64) -> crate::wire::Message {
     let mut control = Control::new(Command::Heartbeat);
-    let kind = SchedulerMessageKind::GivesUp as i32;
-    let word = SchedulerMessage { kind, text, number, ..SchedulerMessage::default() };
-    control.word = Some(Box::new(word));
+    control.word = Some(Box::new(Word::GivesUp { text, incarnation }));
     crate::wire::Message::control(control)
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use super::claims::KeyPieces;
 use super::journal::{Change, Member, Record, State};
 use super::order_book::OrderBook;
-use super::types::Policy;
 use super::{Action, Cluster, ClusterConfig, Level};
 use crate::wire::trees::Overlay;
+use crate::wire::word::Policy;
 use crate::wire::{Node, NodeId, Role, SCHEDULER, ability, id_to_rank};
 
 impl Cluster {

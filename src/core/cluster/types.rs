@@ -5,11 +5,12 @@ use std::time::Duration;
 use thiserror::Error;
 
 use super::ranking::RankOrder;
-use crate::wire::elastic::{Claim, CopyPlace, KeyRoute, LiveWorker, Order};
+use crate::wire::elastic::{CopyPlace, KeyRoute, Order};
 use crate::wire::exchange::ExchangeSpec;
 use crate::wire::topic::Topic;
 use crate::wire::trees::{Overlay, TreeTable};
-use crate::wire::{Key, Message, Node, NodeId, Role, Setting};
+use crate::wire::word::{ClaimWord, RoutedPolicy};
+use crate::wire::{Message, Node, NodeId, Role, Setting};
 
 /// What a node was told about itself and the job.
 #[derive(Clone, Debug)]
@@ -66,35 +67,6 @@ pub struct ClusterConfig {
     pub doubt: String,
 }
 
-/// Who serves in an elastic job (`docs/elastic.md`): the same at every node that knows the same
-/// epoch.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Policy {
-    /// Grows with each policy; 0: none has come.
-    pub epoch: u64,
-    /// The servers that live, ascending.
-    pub servers: Vec<NodeId>,
-    /// Those of them that are being emptied: no new piece, no home and no new replica goes there.
-    pub draining: Vec<NodeId>,
-    /// For each rank of the application's view: the server that new keys of its range go to.
-    pub homes: Vec<NodeId>,
-    /// Servers that are dead: nothing is taken from them any more.
-    pub lost: Vec<NodeId>,
-    /// Servers that were emptied, and left.
-    pub released: Vec<NodeId>,
-    /// Copies of each piece that are kept beside the owner's.
-    pub replicas: u32,
-    /// Worker customers of the job.
-    pub workers: u32,
-    /// Which server keeps the copies of which; one that is not named chooses the next one by id.
-    pub copies: Vec<CopyPlace>,
-    /// The workers that live; none is named where the death of one ends the job and all push
-    /// equally often.
-    pub live: Vec<LiveWorker>,
-    /// How workers train while deltas travel; `None`: they push gradients.
-    pub exchange: Option<ExchangeSpec>,
-}
-
 /// Something to be said of a topic, which the membership only passes on: between the scheduler and
 /// another node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,17 +77,6 @@ pub struct Tell {
     pub topic: Topic,
     /// In the encoding of the topic.
     pub bytes: bytes::Bytes,
-}
-
-/// How a server's claims follow on those before (`server::Claims`).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Difference {
-    /// Which word of this server about its claims it is, from 1 on.
-    pub number: u64,
-    /// The number of the word that it follows on; 0: it says all.
-    pub since: u64,
-    /// Keys of which nothing is left.
-    pub gone: Vec<Key>,
 }
 
 /// What happens to a node.
@@ -180,19 +141,7 @@ pub enum Event {
     /// Server: what it holds, or what is new of that. Answers with all [`Action::Collect`] with its
     /// epoch, and comes by itself, with the newest epoch known, when this server is able to serve
     /// (of one that joins: once the commands are here) and after changes.
-    Claims {
-        /// Which collection, or policy, it belongs to.
-        epoch: u64,
-        /// The pieces; of a difference those of all keys of which something is new.
-        claims: Vec<Claim>,
-        /// What was told before, and is to be kept.
-        difference: Difference,
-        /// Why this server's values do not move, if so: an application's own handler keeps them.
-        fixed: Option<String>,
-        /// An application's own handler keeps the values: they move by whole keys, and nobody has
-        /// copies.
-        opaque: bool,
-    },
+    Claims(ClaimWord),
     /// This node cannot go on: the job ends.
     CannotGoOn(String),
     /// Scheduler: a node registers on another wire than this one's (`PSLITE_WIRE`).
@@ -313,12 +262,7 @@ pub enum Action {
     /// The job cannot go on. Comes once.
     Failed(JobFailure),
     /// Elastic job, every node: a policy is in force.
-    Policy {
-        /// Who serves.
-        policy: Policy,
-        /// Where pieces are. Routes that are known already may come again.
-        routes: Vec<KeyRoute>,
-    },
+    Policy(RoutedPolicy),
     /// Server: take nothing more from servers that are lost (their [`Action::NodeLost`] came
     /// before), make no new keys until the next policy, and say what you hold ([`Event::Claims`]).
     Collect {

@@ -15,8 +15,8 @@ use std::collections::BTreeSet;
 
 use super::Cluster;
 use super::claims::KeyPieces;
-use super::types::Policy;
 use crate::invariant::{Valid, covering, debug, disjoint, require};
+use crate::wire::word::Policy;
 use crate::wire::{Key, NodeId, Role, SCHEDULER, is_worker};
 
 /// Up to so many members, a debug build checks all after each event; with more, after one event in

@@ -12,7 +12,8 @@ use super::barrier::{Entered, FIRST_DOMAIN};
 use super::journal::{About, Change, Record};
 use super::{Action, Cluster, JobFailure, JobFailureKind, Level};
 use crate::lives::Awaited;
-use crate::wire::elastic::{LiveWorker, SchedulerMessage, SchedulerMessageKind};
+use crate::wire::elastic::LiveWorker;
+use crate::wire::word::{Policy, Word};
 use crate::wire::{ALL_GROUP, Node, NodeId, Role, worker_id};
 
 /// Why a server with an application's own handler waits for all workers.
@@ -177,9 +178,9 @@ impl Cluster {
 
     /// Not the scheduler: true if a policy is one that this node serves or pushes by. A worker that
     /// comes back waits for the first one that names it; one that is named no more was given up.
-    pub(super) fn names_me(&mut self, word: &SchedulerMessage, out: &mut Vec<Action>) -> bool {
+    pub(super) fn names_me(&mut self, policy: &Policy, out: &mut Vec<Action>) -> bool {
         let me = (self.me.id, self.me.incarnation);
-        let named = word.live.iter().any(|worker| (worker.node, worker.incarnation) == me);
+        let named = policy.live.iter().any(|worker| (worker.node, worker.incarnation) == me);
         if named || !self.elastic.workers || self.config.role != Role::Worker {
             return true;
         }
@@ -252,8 +253,7 @@ impl Cluster {
         servers.retain(|id| !entered.has(*id) && !told.contains(id));
         for id in servers {
             self.elastic.books.stopped.insert(id);
-            let (kind, epoch) = (SchedulerMessageKind::Stop as i32, self.elastic.policy.epoch);
-            self.word(id, SchedulerMessage { kind, epoch, ..SchedulerMessage::default() }, out);
+            self.word(id, Word::Stop { epoch: self.elastic.policy.epoch }, out);
         }
     }
 

@@ -33,7 +33,8 @@ use super::routes::Routes;
 use super::{KvError, Slices};
 use crate::values::kind::form_of;
 use crate::values::{Form, KeyRange, KeyRoutes, KvPairs, Misfit};
-use crate::wire::elastic::{KeyRoute, Placed, Route, SchedulerMessage};
+use crate::wire::elastic::{KeyRoute, Placed, Route};
+use crate::wire::word::RoutedPolicy;
 use crate::wire::{Key, Meta, NodeId};
 
 /// How long a part waits for better news before it is sent again as things are known.
@@ -488,12 +489,13 @@ impl Flights {
     pub fn policy(
         &mut self,
         now: Duration,
-        word: &SchedulerMessage,
+        routed: &RoutedPolicy,
         out: &mut Vec<Outgoing>,
     ) -> Result<(), KvError> {
-        self.routes.policy(word);
-        self.known.extend(&word.servers);
-        for server in word.lost.iter().chain(&word.released) {
+        self.routes.policy(routed);
+        let policy = &routed.policy;
+        self.known.extend(&policy.servers);
+        for server in policy.lost.iter().chain(&policy.released) {
             self.lost(now, *server);
         }
         self.place_waiting(now);

@@ -5,6 +5,7 @@ use super::*;
 use crate::keys::KeyName;
 use crate::values::form::one_len;
 use crate::values::key_at;
+use crate::wire::word::Policy;
 
 #[path = "flights_ahead_tests.rs"]
 mod values_ahead;
@@ -157,12 +158,9 @@ fn what_a_dead_server_had_waits_for_a_policy() {
     flights.retry(NOW + RETRY, &mut out).unwrap();
     assert!(out.is_empty());
     let taken = KeyRoute { key: 7, route: route(4, 8, 1 << 32, A) };
-    let word = SchedulerMessage {
-        epoch: 1,
-        homes: vec![A, A],
+    let word = RoutedPolicy {
+        policy: Policy { epoch: 1, homes: vec![A, A], lost: vec![B], ..Policy::default() },
         routes: vec![taken],
-        lost: vec![B],
-        ..SchedulerMessage::default()
     };
     flights.policy(NOW, &word, &mut out).unwrap();
     assert_eq!(parts(&out), [(A, 4, 8, &b"efgh"[..])]);
@@ -179,12 +177,9 @@ fn what_a_released_server_had_goes_where_the_policy_says() {
     begin(&mut flights, slice(1, true, b"abcdefgh"));
     let now = KeyRoute { key: 7, route: route(4, 8, 9, A) };
     let homes = vec![A, A];
-    let word = SchedulerMessage {
-        epoch: 1,
-        homes,
+    let word = RoutedPolicy {
+        policy: Policy { epoch: 1, homes, released: vec![B], ..Policy::default() },
         routes: vec![now],
-        released: vec![B],
-        ..SchedulerMessage::default()
     };
     let mut out = Vec::new();
     flights.policy(NOW, &word, &mut out).unwrap();
@@ -354,11 +349,9 @@ fn nothing_goes_to_a_server_before_a_policy_names_it() {
     let mut out = Vec::new();
     flights.retry(Duration::from_secs(60), &mut out).unwrap();
     assert!(out.is_empty() && flights.waits());
-    let word = SchedulerMessage {
-        epoch: 2,
-        homes: vec![A],
-        servers: vec![A, B],
-        ..SchedulerMessage::default()
+    let word = RoutedPolicy {
+        policy: Policy { epoch: 2, homes: vec![A], servers: vec![A, B], ..Policy::default() },
+        ..RoutedPolicy::default()
     };
     flights.policy(Duration::from_secs(60), &word, &mut out).unwrap();
     assert_eq!(parts(&out), [(B, 0, 4, &[1; 4][..])]);
@@ -435,12 +428,9 @@ fn an_answer_of_a_server_that_was_given_up_is_none() {
     let mut flights = halves();
     let sent = begin(&mut flights, slice(1, false, b""));
     let taken = KeyRoute { key: 7, route: route(4, 8, 1 << 32, A) };
-    let word = SchedulerMessage {
-        epoch: 1,
-        homes: vec![A, A],
+    let word = RoutedPolicy {
+        policy: Policy { epoch: 1, homes: vec![A, A], lost: vec![B], ..Policy::default() },
         routes: vec![taken],
-        lost: vec![B],
-        ..SchedulerMessage::default()
     };
     let mut again = Vec::new();
     flights.policy(NOW, &word, &mut again).unwrap();
@@ -467,11 +457,9 @@ fn only_those_that_wait_are_looked_at_again() {
     assert_eq!((flights.open.len(), flights.waiting.len()), (20, 2));
     flights.forget(0);
     check(&flights);
-    let word = SchedulerMessage {
-        epoch: 2,
-        homes: vec![A],
-        servers: vec![A, B],
-        ..SchedulerMessage::default()
+    let word = RoutedPolicy {
+        policy: Policy { epoch: 2, homes: vec![A], servers: vec![A, B], ..Policy::default() },
+        ..RoutedPolicy::default()
     };
     let mut out = Vec::new();
     flights.policy(NOW, &word, &mut out).unwrap();

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use crate::invariant::Valid;
 use crate::values::KeyRoutes;
-use crate::wire::elastic::{Route, SchedulerMessage};
+use crate::wire::elastic::Route;
+use crate::wire::word::RoutedPolicy;
 use crate::wire::{Key, NodeId};
 
 /// Routes of all keys, and where new ones go.
@@ -69,19 +70,19 @@ impl Routes {
     }
 
     /// Takes a policy in, unless a newer one is known. Its routes count in any case.
-    pub fn policy(&mut self, word: &SchedulerMessage) -> bool {
-        let gone: Vec<NodeId> = word.lost.iter().chain(&word.released).copied().collect();
+    pub fn policy(&mut self, RoutedPolicy { policy, routes }: &RoutedPolicy) -> bool {
+        let gone: Vec<NodeId> = policy.lost.iter().chain(&policy.released).copied().collect();
         if !gone.is_empty() {
             self.keys.values_mut().for_each(|known| known.forget(&gone));
         }
-        for route in &word.routes {
+        for route in routes {
             self.learn(route.key, &[route.route]);
         }
-        if word.epoch < self.epoch || word.homes.is_empty() {
+        if policy.epoch < self.epoch || policy.homes.is_empty() {
             return false;
         }
-        self.epoch = word.epoch;
-        self.homes.clone_from(&word.homes);
+        self.epoch = policy.epoch;
+        self.homes.clone_from(&policy.homes);
         true
     }
 }
@@ -89,6 +90,7 @@ impl Routes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::word::Policy;
 
     fn route(from: u64, to: u64, term: u64, owner: NodeId) -> Route {
         Route { from, to, term, owner }
@@ -97,10 +99,9 @@ mod tests {
     #[test]
     fn an_old_policy_does_not_take_the_homes_back() {
         let mut routes = Routes::new(vec![8, 10]);
-        let word = |epoch, homes: &[NodeId]| SchedulerMessage {
-            epoch,
-            homes: homes.to_vec(),
-            ..SchedulerMessage::default()
+        let word = |epoch, homes: &[NodeId]| RoutedPolicy {
+            policy: Policy { epoch, homes: homes.to_vec(), ..Policy::default() },
+            routes: Vec::new(),
         };
         assert!(routes.policy(&word(2, &[10, 10])));
         assert!(!routes.policy(&word(1, &[8, 8])));
@@ -109,14 +110,13 @@ mod tests {
 
     #[test]
     fn routes_to_the_dead_and_the_released_are_forgotten() {
-        let word = SchedulerMessage { epoch: 2, homes: vec![8, 8], ..SchedulerMessage::default() };
-        for word in [
-            SchedulerMessage { lost: vec![10], ..word.clone() },
-            SchedulerMessage { released: vec![10], ..word },
-        ] {
+        let policy = Policy { epoch: 2, homes: vec![8, 8], ..Policy::default() };
+        for policy in
+            [Policy { lost: vec![10], ..policy.clone() }, Policy { released: vec![10], ..policy }]
+        {
             let mut routes = Routes::new(vec![8, 10]);
             routes.learn(7, &[route(0, 10, 1, 8), route(10, 20, 1, 10)]);
-            assert!(routes.policy(&word));
+            assert!(routes.policy(&RoutedPolicy { policy, routes: Vec::new() }));
             assert_eq!(routes.of(7).map(KeyRoutes::all), Some(&[route(0, 10, 1, 8)][..]));
             assert_eq!(routes.of(7).unwrap().whole(), None, "it was longer");
         }

@@ -1,34 +1,13 @@
 //! What the scheduler is told of what a server holds, and when (`docs/elastic.md`, "Claims"): its
 //! words are numbered, and say what is new since the last one. Pure.
 
-use crate::cluster::{Difference, Event};
 use crate::store::{Claimant, News};
 use crate::wire::elastic::Claim;
+use crate::wire::word::{ClaimWord, Difference};
 
 /// Changes that can wait for the next tick wait, while they are of fewer keys than that part of
 /// those that are held.
 const SHARE: usize = 8;
-
-/// One word to the scheduler.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClaimWord {
-    /// The policy that the server follows.
-    pub epoch: u64,
-    /// What it holds, of the keys that this word is about.
-    pub claims: Vec<Claim>,
-    /// How it follows on the word before.
-    pub difference: Difference,
-}
-
-impl ClaimWord {
-    /// The same for the membership. `fixed`: why its keys do not move; `opaque`: an application's
-    /// handler has them.
-    #[must_use]
-    pub fn into_event(self, fixed: Option<String>, opaque: bool) -> Event {
-        let Self { epoch, claims, difference } = self;
-        Event::Claims { epoch, claims, difference, fixed, opaque }
-    }
-}
 
 /// Numbers the words of one server.
 #[derive(Debug, Default)]
@@ -54,18 +33,15 @@ impl Claims {
         let since = if gone.is_some() { self.number } else { 0 };
         self.number += 1;
         let gone = gone.unwrap_or_default();
-        Some(ClaimWord {
-            epoch,
-            claims,
-            difference: Difference { number: self.number, since, gone },
-        })
+        let difference = Difference { number: self.number, since, gone };
+        Some(ClaimWord { epoch, claims, difference, ..ClaimWord::default() })
     }
 
     /// All that is held, as the scheduler has asked for with the policy of that epoch.
     pub fn all(&mut self, epoch: u64, claims: Vec<Claim>) -> ClaimWord {
         self.number += 1;
         let difference = Difference { number: self.number, ..Difference::default() };
-        ClaimWord { epoch, claims, difference }
+        ClaimWord { epoch, claims, difference, ..ClaimWord::default() }
     }
 }
 

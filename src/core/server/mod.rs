@@ -7,5 +7,5 @@ mod claims;
 pub mod messages;
 mod side;
 
-pub use claims::{ClaimWord, Claims};
+pub use claims::Claims;
 pub use side::{ServerOutput, ServerSide};

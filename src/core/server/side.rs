@@ -8,12 +8,13 @@
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::claims::{ClaimWord, Claims};
+use super::claims::Claims;
 use crate::store::elastic::Due;
 use crate::store::{Outbound, Store, StoreConfig, StoreError};
-use crate::wire::elastic::{Order, SchedulerMessage};
+use crate::wire::elastic::Order;
 use crate::wire::transfer::Transfer;
 use crate::wire::trees::Overlay;
+use crate::wire::word::{ClaimWord, RoutedPolicy};
 use crate::wire::{Meta, NodeId};
 
 /// See the module.
@@ -80,8 +81,8 @@ impl ServerSide {
     }
 
     /// A new policy ([`Store::policy`]).
-    pub fn policy(&mut self, word: &SchedulerMessage, out: &mut ServerOutput) {
-        self.store.policy(word, &mut out.sent);
+    pub fn policy(&mut self, policy: &RoutedPolicy, out: &mut ServerOutput) {
+        self.store.policy(policy, &mut out.sent);
         self.claim(false, out);
     }
 
@@ -97,9 +98,9 @@ impl ServerSide {
     }
 
     /// The scheduler asks what is here, since servers are lost ([`Store::collect`]).
-    pub fn collect(&mut self, word: &SchedulerMessage, out: &mut ServerOutput) {
-        let claims = self.store.collect(word);
-        out.claimed.push(self.claims.all(word.epoch, claims));
+    pub fn collect(&mut self, epoch: u64, lost: &[NodeId], out: &mut ServerOutput) {
+        let claims = self.store.collect(epoch, lost);
+        out.claimed.push(self.claims.all(epoch, claims));
     }
 
     /// A worker's customer sends no more ([`Store::customer_left`]).

@@ -1,6 +1,6 @@
-//! What a worker and the scheduler say to each other about batch sizes. It travels in a
-//! [`SchedulerMessage`](super::elastic::SchedulerMessage) of the kind `Balance`. This module turns
-//! bytes into types and back; `training/balance` and `docs/lbbsp.md` say what they mean.
+//! What a worker and the scheduler say to each other about batch sizes: the topic
+//! [`Batches`](super::topic::Topic::Batches). This module turns bytes into types and back;
+//! `training/balance` and `docs/lbbsp.md` say what they mean.
 //!
 //! A message may be lost with its connection, and it may come twice. So both sides repeat what is
 //! not answered, and count nothing twice.

@@ -6,8 +6,10 @@ use smallvec::SmallVec;
 use thiserror::Error;
 
 use super::flat_transfer::FlatTransfer;
+use super::flat_word::FlatWord;
+use super::ids::EMPTY;
 use super::message::{
-    Command, Control, Device, Devices, EMPTY, Meta, Node, Notice, NoticeKind, Role, Setting,
+    Command, Control, Device, Devices, Meta, Node, Notice, NoticeKind, Role, Setting,
 };
 
 /// The longest metadata that is looked at, in bytes.
@@ -153,7 +155,7 @@ fn control(bytes: &[u8]) -> Result<Option<Control>> {
             4 => control.signature = field.varint()?,
             100 => control.notice = notice(field.bytes()?)?,
             101 => control.ack_sequence = field.varint()?,
-            102 => control.word = Some(Box::new(elastic(field.bytes()?)?)),
+            102 => control.word = Some(Box::new(elastic::<FlatWord>(field.bytes()?)?.into())),
             110 => {
                 check_settings(control.settings.len() + 1)?;
                 control.settings.push(setting(field.bytes()?)?);

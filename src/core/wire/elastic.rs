@@ -1,16 +1,15 @@
 //! What our own nodes say to each other about pieces of keys that move: beside a request
-//! (`Placed`), and between the scheduler and all others (`SchedulerMessage`, a *word*); between two
-//! servers, `transfer` has it. Bytes to types and back; what it means is in `docs/elastic.md`.
-//! Stock nodes never get any of it.
+//! (`Placed`), and what more than one of the others has: `transfer` is what two servers say to each
+//! other, `word` what the scheduler and all others do. Bytes to types and back; what it means is in
+//! `docs/elastic.md`. Stock nodes never get any of it.
 //!
 //! Numbers are those of protobuf, written and read by prost. Lists are bounded by the message that
 //! carries them; whoever reads them checks ranges before use.
 
 use bytes::Bytes;
 
-use super::exchange::ExchangeSpec;
-use super::message::{Key, NodeId};
-use super::trees::{Overlay, PartTicket, Ticket};
+use super::ids::{Key, NodeId};
+use super::trees::{PartTicket, Ticket};
 
 /// Where an opaque key ends: one whose values an application's own handler keeps. Nobody but that
 /// knows how long they are, so such a key is one piece from 0 to here, and is never cut.
@@ -183,60 +182,6 @@ pub struct Claim {
     pub peer: NodeId,
 }
 
-/// What a word between the scheduler and another node says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
-#[repr(i32)]
-pub enum SchedulerMessageKind {
-    /// Nothing: a kind that this version does not know.
-    Unknown = 0,
-    /// Scheduler to all: the policy of `epoch`: `servers`, `homes`, `routes`, `lost`.
-    Policy = 1,
-    /// Scheduler to servers: `lost` are dead; take nothing from them any more and say what you
-    /// hold.
-    Collect = 2,
-    /// Server to scheduler: all that it holds, or what is new since the last one, under `epoch`.
-    /// With a `text`: nothing that it has can move, for that reason.
-    Claims = 3,
-    /// Scheduler to a server: move `moves` away.
-    Orders = 4,
-    /// Scheduler to a server that was emptied: go.
-    Leave = 5,
-    /// Operator to scheduler: empty `node` and release it. `number` 1: the operator reads the
-    /// answer from its own connection. Else it is of an earlier version, and listens at `text`
-    /// (`host:port`).
-    Drain = 6,
-    /// Operator, as before: say how the job is.
-    Status = 7,
-    /// Scheduler to operator: `text`, which is JSON after `Status`. `node`: 0 if what was asked for
-    /// is done. Server to operator: `told`, after `Save`.
-    Told = 8,
-    /// Any node to scheduler: which policy it knows (`epoch`). With a `report` the topic `Measure`.
-    Report = 9,
-    /// The topic `Probe`, from the scheduler: send padding to `node`, whose link from you is idle
-    /// (`native::Kind::Probe`).
-    Probe = 10,
-    /// Scheduler to a server: the workers are done, and the one that would tell it to stop is dead.
-    Stop = 11,
-    /// The topic `Batches` ([`super::topic`]): `told`.
-    Balance = 12,
-    /// Scheduler to workers: pieces that have moved are where `routes` say. Who does not get it
-    /// learns the same from its next request.
-    Routes = 13,
-    /// Scheduler to all: the trees of `overlay` are in force.
-    Overlay = 14,
-    /// The topic `Exchange`: `told`.
-    Exchange = 15,
-    /// Operator to a server: which values it has, as `told` says ([`super::save`]). It answers by
-    /// `Told`.
-    Save = 41,
-    /// A node that has no place in the job yet to the scheduler, in every job of ours: it ends, for
-    /// the reason in `text`, which names it. `number`: its incarnation, if it has registered.
-    GivesUp = 40,
-    /// The topic `Stall`, in every job of ours: the oldest round that has waited for long, in
-    /// `stalled`; without it: none does any more.
-    Stalled = 20,
-}
-
 /// A round of pushes that has waited for long. Numbers are what servers say to people; nothing
 /// depends on them.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
@@ -319,90 +264,6 @@ pub struct Order {
     /// The new owner.
     #[prost(int32, tag = "4")]
     pub owner: NodeId,
-}
-
-/// A word between the scheduler and another node: rides in a heartbeat (extension 102 of
-/// `PBControl`).
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct SchedulerMessage {
-    /// What it says.
-    #[prost(enumeration = "SchedulerMessageKind", tag = "1")]
-    pub kind: i32,
-    /// The policy that it belongs to.
-    #[prost(uint64, tag = "2")]
-    pub epoch: u64,
-    /// The servers that live, ascending.
-    #[prost(int32, repeated, tag = "3")]
-    pub servers: Vec<NodeId>,
-    /// For each rank of the application's view: the server that new keys of its range go to.
-    #[prost(int32, repeated, tag = "4")]
-    pub homes: Vec<NodeId>,
-    /// Where pieces are.
-    #[prost(message, repeated, tag = "5")]
-    pub routes: Vec<KeyRoute>,
-    /// Servers that are dead.
-    #[prost(int32, repeated, tag = "6")]
-    pub lost: Vec<NodeId>,
-    /// What a server holds.
-    #[prost(message, repeated, tag = "7")]
-    pub claims: Vec<Claim>,
-    /// What is to move.
-    #[prost(message, repeated, tag = "8")]
-    pub moves: Vec<Order>,
-    /// The node that it is about.
-    #[prost(int32, tag = "9")]
-    pub node: NodeId,
-    /// For people.
-    #[prost(string, tag = "10")]
-    pub text: String,
-    /// What a node measured: its own encoding (`placement`).
-    #[prost(bytes = "bytes", tag = "11")]
-    pub report: Bytes,
-    /// Copies of each piece that are kept beside the owner's.
-    #[prost(uint32, tag = "12")]
-    pub replicas: u32,
-    /// `Policy`: those of `servers` that are being emptied.
-    #[prost(int32, repeated, tag = "13")]
-    pub draining: Vec<NodeId>,
-    /// `Policy`: worker customers of the job.
-    #[prost(uint32, tag = "14")]
-    pub workers: u32,
-    /// `Policy`: servers that were emptied and are not in the job any more.
-    #[prost(int32, repeated, tag = "15")]
-    pub released: Vec<NodeId>,
-    /// `Policy`: which server keeps the copies of which. A server that is not named chooses for
-    /// itself.
-    #[prost(message, repeated, tag = "16")]
-    pub copies: Vec<CopyPlace>,
-    /// `Policy`: the workers that live. None is named where the death of one ends the job.
-    #[prost(message, repeated, tag = "17")]
-    pub live: Vec<LiveWorker>,
-    /// `Claims`: an application's own handler keeps what this server has. It moves by whole keys,
-    /// and has no copies.
-    #[prost(bool, tag = "18")]
-    pub opaque: bool,
-    /// `Claims`: which one of this server it is, from 1 on.
-    #[prost(uint64, tag = "19")]
-    pub number: u64,
-    /// `Claims`: the number of the one that it follows on: `claims` are all those of each key of
-    /// which something is new. 0: `claims` are all.
-    #[prost(uint64, tag = "20")]
-    pub since: u64,
-    /// `Claims`: keys of which nothing is left.
-    #[prost(uint64, repeated, tag = "21")]
-    pub gone: Vec<Key>,
-    /// `Stalled`: that round.
-    #[prost(message, optional, tag = "30")]
-    pub stalled: Option<StalledRound>,
-    /// Of a topic ([`super::topic`]): in its encoding. Of `Save` and its answer: theirs.
-    #[prost(bytes = "bytes", tag = "31")]
-    pub told: Bytes,
-    /// `Overlay`: that one.
-    #[prost(message, optional, tag = "32")]
-    pub overlay: Option<Overlay>,
-    /// `Policy`: how workers train while deltas travel; without it they push gradients.
-    #[prost(message, optional, tag = "33")]
-    pub exchange: Option<ExchangeSpec>,
 }
 
 /// Reads one of them; `None` if the bytes are none.

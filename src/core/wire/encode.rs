@@ -4,7 +4,9 @@
 
 use super::elastic;
 use super::flat_transfer::FlatTransfer;
-use super::message::{Command, Control, Devices, EMPTY, Meta, Node, Notice, Setting};
+use super::flat_word::FlatWord;
+use super::ids::EMPTY;
+use super::message::{Command, Control, Devices, Meta, Node, Notice, Setting};
 
 /// Appends the bytes of `meta` to `out`.
 pub fn encode_meta(meta: &Meta, out: &mut Vec<u8>) {
@@ -84,7 +86,7 @@ fn encode_control(control: &Control, out: &mut Vec<u8>) {
     }
     if let Some(word) = &control.word {
         tag(out, 102, 2);
-        elastic::write(&**word, out);
+        elastic::write(&FlatWord::from(&**word), out);
     }
     for setting in &control.settings {
         nested(out, 110, |out| encode_setting(setting, out));

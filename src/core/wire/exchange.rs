@@ -1,8 +1,8 @@
 //! How the workers of a job train while deltas travel, as the scheduler's policy says it to all. It
-//! travels in a [`SchedulerMessage`](super::elastic::SchedulerMessage) of the kind `Policy`, and is
-//! in the scheduler's journal. This module turns bytes into types and back, and describes them to
-//! people; `docs/nbsync.md` says what the fields mean, `training/exchange` what a worker makes of
-//! them, `store/exchange` what a server does.
+//! travels in a [`Policy`](super::word::Policy), and is in the scheduler's journal. This module
+//! turns bytes into types and back, and describes them to people; `docs/nbsync.md` says what the
+//! fields mean, `training/exchange` what a worker makes of them, `store/exchange` what a server
+//! does.
 //!
 //! Numbers with a fraction are in millionths, so that every node has the same one to the bit, and
 //! two specs can be compared.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::agreement::Agree;
 use super::elastic::{Mark, OPAQUE_END};
-use super::message::{Key, NodeId};
+use super::ids::{Key, NodeId};
 use super::transfer::{
     CommandsEnd, FirstPush, OpaqueKey, OptimizerCount, PieceCut, PieceName, RoundSum, ToldCommand,
     Transfer, TransferKind, WrittenPiece,

@@ -1,10 +1,11 @@
 //! Bytes to typed messages and back. No I/O, no clock, no policy; depends on nothing else in this
-//! crate. `message` has the types, `encode` and `decode` the bytes of dmlc's ps-lite, `byteps`
-//! those of bytedance's; `dialect` chooses. `native` has the frames between two of our own nodes,
-//! `elastic` what they say about pieces that move, `transfer` what servers say to each other,
-//! `topic` what the membership only passes on, `balance` about batch sizes, `agreement` about what
-//! all workers have to say alike, `exchange` how workers train while deltas travel; `socks` what is
-//! said to tunnels.
+//! crate. `ids` has the numbers of keys and nodes, `message` the types, `encode` and `decode` the
+//! bytes of dmlc's ps-lite, `byteps` those of bytedance's; `dialect` chooses. `native` has the
+//! frames between two of our own nodes, `elastic` what they say about pieces that move, `transfer`
+//! what servers say to each other, `word` what they and the scheduler do, `flat_transfer` and
+//! `flat_word` the bytes of these, `topic` what of that the membership only passes on, `balance`
+//! about batch sizes, `agreement` about what all workers have to say alike, `exchange` how workers
+//! train while deltas travel; `socks` what is said to tunnels.
 
 pub mod agreement;
 pub mod balance;
@@ -15,6 +16,8 @@ pub mod elastic;
 pub mod encode;
 pub mod exchange;
 mod flat_transfer;
+mod flat_word;
+mod ids;
 pub mod message;
 pub mod native;
 #[cfg(test)]
@@ -28,6 +31,7 @@ pub mod transfer;
 #[cfg(test)]
 mod transfer_tests;
 pub mod trees;
+pub mod word;
 
 #[cfg(test)]
 pub(crate) use flat_transfer::FlatTransfer;
@@ -35,4 +39,5 @@ pub(crate) use flat_transfer::FlatTransfer;
 pub use decode::{DecodeError, decode_meta};
 pub use dialect::Dialect;
 pub use encode::encode_meta;
+pub use ids::*;
 pub use message::*;

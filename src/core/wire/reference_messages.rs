@@ -91,11 +91,13 @@ pub(super) fn agreed() -> agreement::Agree {
     agreement::Agree { step: 3, facts: vec![fact], customer: 1, ..agreement::Agree::default() }
 }
 
-pub(super) fn word() -> impl Strategy<Value = elastic::SchedulerMessage> {
+pub(super) fn word() -> impl Strategy<Value = FlatWord> {
     use proptest::collection::vec;
     let route = (long(), route()).prop_map(|(key, route)| elastic::KeyRoute { key, route });
-    (0..16_i32, long(), vec(number(), 0..4), vec(route, 0..4), words()).prop_map(
-        |(kind, epoch, servers, routes, text)| elastic::SchedulerMessage {
+    // Those of all words, of topics that are known and are not, and unknown ones.
+    let kind = prop_oneof![9 => 0..22_i32, 1 => 40..42_i32, 1 => 64..66_i32, 1 => 320..322_i32];
+    (kind, long(), vec(number(), 0..4), vec(route, 0..4), words()).prop_map(
+        |(kind, epoch, servers, routes, text)| FlatWord {
             kind,
             epoch,
             live: servers
@@ -107,12 +109,17 @@ pub(super) fn word() -> impl Strategy<Value = elastic::SchedulerMessage> {
                     incarnation: epoch ^ 1,
                 })
                 .collect(),
+            node: servers.len() as i32,
             servers,
+            number: routes.len() as u64,
             routes,
+            told: text.clone().into(),
             text,
             overlay: (kind == 14).then(|| overlay(epoch)),
             exchange: (kind == 1).then(|| pieces::exchange(epoch)),
-            ..elastic::SchedulerMessage::default()
+            stalled: (kind == 20)
+                .then(|| elastic::StalledRound { round: 3, ..elastic::StalledRound::default() }),
+            ..FlatWord::default()
         },
     )
 }

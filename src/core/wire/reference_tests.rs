@@ -11,6 +11,7 @@ use prost::encoding::{WireType, decode_key, encode_key, encode_varint, skip_fiel
 use self::messages::{long, meta, number, valid_meta};
 use self::pieces::{PbSetting, hop, overlay, placed, route, setting};
 use super::decode::DATA_TYPES_MAX;
+use super::flat_word::FlatWord;
 use super::*;
 
 #[path = "reference_messages.rs"]
@@ -73,7 +74,7 @@ struct PbControl {
     #[prost(uint64, optional, tag = "101")]
     ack_sequence: Option<u64>,
     #[prost(message, optional, tag = "102")]
-    word: Option<elastic::SchedulerMessage>,
+    word: Option<FlatWord>,
     #[prost(message, repeated, tag = "110")]
     settings: Vec<PbSetting>,
 }
@@ -178,7 +179,7 @@ fn pb_control(control: &Control) -> PbControl {
         msg_sig: some(control.signature, control.command == Command::Ack),
         notice: control.notice.as_ref().map(pb_notice),
         ack_sequence: some(control.ack_sequence, control.ack_sequence != 0),
-        word: control.word.as_deref().cloned(),
+        word: control.word.as_deref().map(FlatWord::from),
         settings: control.settings.iter().map(PbSetting::of).collect(),
     }
 }
@@ -252,7 +253,7 @@ fn read_control(control: PbControl) -> Option<Box<Control>> {
         signature: control.msg_sig.unwrap_or(0),
         notice: control.notice.and_then(read_notice),
         ack_sequence: control.ack_sequence.unwrap_or(0),
-        word: control.word.map(Box::new),
+        word: control.word.map(|word| Box::new(word.into())),
         settings: control.settings.into_iter().map(PbSetting::read).collect(),
         origin: None,
     }))

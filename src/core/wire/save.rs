@@ -1,6 +1,6 @@
-//! What an operator asks a server that holds values, and what that answers (`pslite save`). Both
-//! travel in `told` of a [`SchedulerMessage`](super::elastic::SchedulerMessage): the question in
-//! one of the kind `Save`, the answer in one of the kind `Told`. Turns bytes into types and back.
+//! What an operator asks a server that holds values, and what that answers (`pslite save`): the
+//! question travels in [`Word::Save`](super::word::Word::Save), the answer in
+//! [`Word::Told`](super::word::Word::Told). Turns bytes into types and back.
 
 use bytes::Bytes;
 use prost::Message as _;

@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use super::agreement::Agree;
 use super::elastic::{Mark, OPAQUE_END};
-use super::message::{Key, NodeId};
+use super::ids::{Key, NodeId};
 
 /// Which piece: elements of a wire key, under a term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 //!
 //! Lists are bounded by the message that carries them; whoever reads them checks ids before use.
 
-use super::message::{Key, NodeId};
+use super::ids::{Key, NodeId};
 
 /// Overlays that each node remembers. What goes by an older one is given up, as if it were below
 /// the floor.

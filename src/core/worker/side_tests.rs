@@ -4,8 +4,9 @@ use bytes::Bytes;
 
 use super::*;
 use crate::kv::Pending;
-use crate::wire::elastic::{KeyRoute, Placed, Route, SchedulerMessage};
+use crate::wire::elastic::{KeyRoute, Placed, Route};
 use crate::wire::trees::{Overlay, Ticket, TreeNode, TreeTable};
+use crate::wire::word::{Policy, RoutedPolicy};
 use crate::wire::{server_id, worker_id};
 use crate::worker::{LocalStep, Own};
 
@@ -109,12 +110,15 @@ fn a_part_whose_server_is_gone_waits_for_a_policy_and_then_goes_to_another() {
     let mut out = WorkerOutput::default();
     side.lost(NOW, SERVERS[0], "it is gone", &mut out);
     assert!(side.waits() && out.over.is_empty(), "a push is not lost with a server");
-    let policy = SchedulerMessage {
-        epoch: 1,
-        servers: vec![SERVERS[1]],
-        homes: vec![SERVERS[1]; 2],
-        lost: vec![SERVERS[0]],
-        ..SchedulerMessage::default()
+    let policy = RoutedPolicy {
+        policy: Policy {
+            epoch: 1,
+            servers: vec![SERVERS[1]],
+            homes: vec![SERVERS[1]; 2],
+            lost: vec![SERVERS[0]],
+            ..Policy::default()
+        },
+        ..RoutedPolicy::default()
     };
     side.policy(NOW, &policy, &mut out);
     let again = side.messages(&mut out);

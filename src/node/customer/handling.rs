@@ -26,17 +26,17 @@ impl Recipient for CustomerShared {
             Delivery::CustomerLeft { id, customer_id } => {
                 self.server.customer_left(id, customer_id);
             }
-            Delivery::Policy(word) => {
-                self.worker.policy(&word);
-                self.server.policy(&word);
-                self.worker.released(&word);
+            Delivery::Policy(routed) => {
+                self.worker.policy(&routed);
+                self.server.policy(&routed);
+                self.worker.released(&routed.policy);
             }
             Delivery::Routes(routes) => self.worker.routes(&routes),
             Delivery::Overlay(overlay) => {
                 self.server.overlay(&overlay);
                 self.worker.overlay(&overlay);
             }
-            Delivery::Collect(word) => self.server.collect(&word),
+            Delivery::Collect { epoch, lost } => self.server.collect(epoch, &lost),
             Delivery::Orders(orders) => self.server.orders(&orders),
             Delivery::Leave => self.server.leave(),
             Delivery::Stop => self.server.stop(),

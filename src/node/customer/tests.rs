@@ -10,7 +10,8 @@ use crate::running::fake::FakeNode;
 use crate::running::{NodeRef, RunningNode};
 use crate::sync::lock;
 use pslite_core::values::server_key_ranges;
-use pslite_core::wire::elastic::{Placed, SchedulerMessage};
+use pslite_core::wire::elastic::Placed;
+use pslite_core::wire::word::{Policy, RoutedPolicy};
 use pslite_core::wire::{Frames, Message, NodeId, server_id, worker_id};
 
 fn keys(keys: &[u64]) -> Bytes {
@@ -137,8 +138,8 @@ fn a_request_that_begins_after_the_job_has_failed_fails_at_once() {
         let node = FakeNode::new("worker", worker_id(0));
         if elastic {
             let servers = vec![server_id(0), server_id(1)];
-            let policy = SchedulerMessage { epoch: 1, servers, ..SchedulerMessage::default() };
-            node.state().set_policy(Arc::new(policy));
+            let policy = Policy { epoch: 1, servers, ..Policy::default() };
+            node.state().set_policy(Arc::new(RoutedPolicy { policy, routes: Vec::new() }));
         }
         let (customer, _) = customer(&node);
         let handle = customer.handle();
@@ -275,7 +276,7 @@ fn a_request_that_comes_while_a_node_ends_reaches_no_handler_whose_keys_have_mov
     for elastic in [true, false] {
         let node = FakeNode::new("server", server_id(0));
         if elastic {
-            node.state().set_policy(Arc::new(SchedulerMessage::default()));
+            node.state().set_policy(Arc::new(RoutedPolicy::default()));
         }
         let slot = node.slot();
         let given = Arc::new(AtomicU32::new(0));
@@ -318,9 +319,9 @@ fn a_request_before_the_first_policy_is_answered_where_the_environment_lets_keys
     handle.attach_server();
     let running: NodeRef = Arc::clone(&node) as _;
     *slot.write().unwrap() = Some(running);
-    let policy = SchedulerMessage { epoch: 1, servers: vec![8, 10], ..SchedulerMessage::default() };
-    let policy = SchedulerMessage { homes: vec![8, 10], ..policy };
-    let policy = Arc::new(policy);
+    let (servers, homes) = (vec![8, 10], vec![8, 10]);
+    let policy = Policy { epoch: 1, servers, homes, ..Policy::default() };
+    let policy = Arc::new(RoutedPolicy { policy, routes: Vec::new() });
     node.state().set_policy(Arc::clone(&policy));
     let placed = Some(Placed { epoch: 1, ..Placed::default() });
     let meta = Meta { request: true, push: true, timestamp: 5, placed, ..Meta::default() };

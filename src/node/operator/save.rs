@@ -3,14 +3,13 @@
 
 use std::time::Duration;
 
-use super::{FRAME_BYTES_MAX, LOOK, Operator, answer_of};
+use super::{AnswerOrRefusal, FRAME_BYTES_MAX, LOOK, Operator, answer_of};
 use crate::error::{NodeError, Result};
-use pslite_core::cluster::READS_ITS_CONNECTION;
 use pslite_core::scheduler::Status;
 use pslite_core::store::saved::{SavedArray, SavedModel};
 use pslite_core::wire::agreement::Fact;
-use pslite_core::wire::elastic::{SchedulerMessage, SchedulerMessageKind};
 use pslite_core::wire::save::{SaveAsked, SaveTold, SavedPiece};
+use pslite_core::wire::word::Word;
 use pslite_core::wire::{self, Command, Control, Message};
 use pslite_observe::awake;
 use pslite_transport::carrier::{Endpoint, TransportError};
@@ -115,11 +114,8 @@ impl Server {
 
     fn ask(&mut self, asked: SaveAsked) -> Result<SaveTold> {
         let fail = |error: TransportError| NodeError::Address(error.to_string());
-        let told = asked.write();
-        let (kind, number) = (SchedulerMessageKind::Save as i32, READS_ITS_CONNECTION);
-        let word = SchedulerMessage { kind, number, told, ..SchedulerMessage::default() };
         let mut control = Control::new(Command::Heartbeat);
-        control.word = Some(Box::new(word));
+        control.word = Some(Box::new(Word::Save(asked.write())));
         let mut meta = Vec::new();
         wire::encode_meta(&Message::control(control).meta, &mut meta);
         match &mut self.question {
@@ -131,7 +127,7 @@ impl Server {
                 *none = Some(Question::ask(&server, &meta, Duration::ZERO).map_err(fail)?);
             }
         }
-        let word = self.answer().ok_or_else(|| {
+        let told = self.answer().ok_or_else(|| {
             let text = format!(
                 "the server at {} does not answer within {} s: is it of an earlier version?",
                 self.place,
@@ -139,21 +135,20 @@ impl Server {
             );
             NodeError::Timeout(text)
         })?;
-        if word.node != 0 {
-            return Err(NodeError::Remote(format!("the server at {}: {}", self.place, word.text)));
-        }
+        let refused = |why| NodeError::Remote(format!("the server at {}: {why}", self.place));
+        let answer = told.map_err(refused)?;
         let malformed =
             || NodeError::Protocol(format!("the server at {} says nothing", self.place));
-        SaveTold::read(word.told).ok_or_else(malformed)
+        SaveTold::read(answer.told).ok_or_else(malformed)
     }
 
-    fn answer(&mut self) -> Option<SchedulerMessage> {
+    fn answer(&mut self) -> Option<AnswerOrRefusal> {
         let until = awake::now().checked_add(self.timeout);
         let question = self.question.as_mut()?;
         loop {
             let frames = question.answer(LOOK, PIECE_BYTES_MAX).unwrap_or_default();
-            if let Some(word) = answer_of(frames.first()) {
-                return Some(word);
+            if let Some(told) = answer_of(frames.first()) {
+                return Some(told);
             }
             if until.is_some_and(|until| awake::now() >= until) {
                 return None;

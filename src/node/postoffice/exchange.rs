@@ -12,7 +12,7 @@ impl Postoffice {
     /// The node is not started.
     pub fn exchange(&self) -> Result<Option<String>> {
         let node: NodeRef = self.running()?;
-        let spec = node.policy().and_then(|word| word.exchange);
+        let spec = node.policy().and_then(|routed| routed.policy.exchange);
         Ok(spec.map(|spec| spec.describe()))
     }
 
@@ -30,7 +30,7 @@ impl Postoffice {
     pub fn align(&self) -> Result<bool> {
         let van = self.running()?;
         let node: NodeRef = Arc::clone(&van) as _;
-        let exchanges = node.policy().is_some_and(|word| word.exchange.is_some());
+        let exchanges = node.policy().is_some_and(|routed| routed.policy.exchange.is_some());
         if exchanges && van.settings().role == Role::Worker {
             self.customers.align()?;
         }

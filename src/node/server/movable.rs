@@ -16,11 +16,12 @@ use crate::delivery::Delivery;
 use crate::running::NodeRef;
 use crate::sync::lock;
 use pslite_core::cluster::Event;
-use pslite_core::server::{ClaimWord, Claims};
+use pslite_core::server::Claims;
 use pslite_core::store::opaque::{Fetch, Opaque, OpaqueConfig, Step};
 use pslite_core::values::KvPairs;
-use pslite_core::wire::elastic::{Order, SchedulerMessage};
+use pslite_core::wire::elastic::Order;
 use pslite_core::wire::transfer::Transfer;
+use pslite_core::wire::word::{ClaimWord, RoutedPolicy};
 use pslite_core::wire::{Key, Message, Meta, NodeId};
 use pslite_observe::log::{self, Level};
 
@@ -142,9 +143,9 @@ impl Movable {
                 stateless: self.state.is_stateless(),
                 forgets: self.state.can_forget(),
             });
-            if let Some(word) = node.policy() {
+            if let Some(policy) = node.policy() {
                 // It has nothing yet that could follow from it.
-                keys.policy(node.now(), &word, &mut Vec::new());
+                keys.policy(node.now(), &policy, &mut Vec::new());
             }
             Arc::new(Mutex::new(keys))
         })
@@ -186,9 +187,9 @@ impl Movable {
     }
 
     /// A new policy.
-    pub(crate) fn policy(&self, front: &Front, word: &SchedulerMessage) {
+    pub(crate) fn policy(&self, front: &Front, policy: &RoutedPolicy) {
         let Ok(node) = front.node() else { return };
-        self.step(front, |keys, steps| keys.policy(node.now(), word, steps));
+        self.step(front, |keys, steps| keys.policy(node.now(), policy, steps));
         self.claim_changes(front);
     }
 
@@ -209,11 +210,11 @@ impl Movable {
     }
 
     /// The scheduler asks what is here.
-    pub(crate) fn collect(&self, front: &Front, word: &SchedulerMessage) {
+    pub(crate) fn collect(&self, front: &Front, epoch: u64, lost: &[NodeId]) {
         let Ok(node) = front.node() else { return };
         let mut claims = lock(&self.claims);
-        let held = lock(self.keys(front, &node)).collect(word);
-        let claimed = claims.all(word.epoch, held);
+        let held = lock(self.keys(front, &node)).collect(epoch, lost);
+        let claimed = claims.all(epoch, held);
         drop(claims);
         say(&node, claimed);
     }
@@ -318,7 +319,7 @@ impl Movable {
 }
 
 fn say(node: &NodeRef, claimed: ClaimWord) {
-    node.event(claimed.into_event(None, true));
+    node.event(Event::Claims(ClaimWord { opaque: true, ..claimed }));
 }
 
 /// Has the state machine looked at again: something that a move waits for is over.

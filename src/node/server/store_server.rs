@@ -225,18 +225,19 @@ impl StoreServer {
         }
         let rank = node.with_cluster(|cluster, _| pslite_core::wire::id_to_rank(cluster.me().id));
         let ranges = server_key_ranges(settings.num_servers);
-        let policy = node.policy();
+        let routed = node.policy();
+        let policy = routed.as_ref().map(|routed| &routed.policy);
         // One that joined has no range of its own.
         let first_key = usize::try_from(rank).ok().and_then(|rank| ranges.get(rank));
         let first_key = first_key.map_or(0, |range| range.begin);
-        let workers = policy.as_ref().map_or(settings.num_workers, |told| told.workers as usize);
+        let workers = policy.map_or(settings.num_workers, |policy| policy.workers as usize);
         let config = StoreConfig {
             workers,
             servers: settings.num_servers,
             id: node.my_id(),
             order: settings.sum_order,
             elastic: node.is_elastic(),
-            replicas: policy.as_ref().map_or(0, |policy| policy.replicas),
+            replicas: policy.map_or(0, |policy| policy.replicas),
             part_bytes: PART_BYTES,
         };
         let mut side = ServerSide::new(config);

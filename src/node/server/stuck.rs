@@ -19,7 +19,7 @@ impl ServerCustomer {
             return;
         }
         let (Some(stuck), Ok(node)) = (self.front.stuck(), self.front.node()) else { return };
-        if node.policy().is_some_and(|policy| !policy.live.is_empty()) {
+        if node.policy().is_some_and(|routed| !routed.policy.live.is_empty()) {
             return; // Rounds do not wait for those who left.
         }
         for stuck in stuck {

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use super::Van;
 use super::job::Core;
 use crate::delivery::Delivery;
-use pslite_core::cluster::{Action, Difference, Event, Policy};
+use pslite_core::cluster::{Action, Event};
 use pslite_core::text;
 use pslite_core::wire::Role;
-use pslite_core::wire::elastic::{KeyRoute, SchedulerMessage, SchedulerMessageKind};
+use pslite_core::wire::word::{ClaimWord, Policy, RoutedPolicy};
 use pslite_observe::log::{self, Level};
 
 /// Why values stay where they are at a server that has no store of ours and whose application does
@@ -21,19 +21,17 @@ impl Van {
     /// Applies an action of an elastic job. Returns the event that follows from it, if any.
     pub(super) fn elastic(&self, core: &mut Core, action: Action) -> Option<Event> {
         match action {
-            Action::Policy { policy, routes } => {
-                self.new_policy(core, policy, routes);
+            Action::Policy(routed) => {
+                self.new_policy(core, routed);
                 return self.look_at_awaited(core);
             }
             Action::Collect { epoch } => {
                 if !self.customers.have_store() {
                     let fixed = Some(OWN_HANDLER.to_owned());
-                    let (claims, difference) = (Vec::new(), Difference::default());
-                    return Some(Event::Claims { epoch, claims, difference, fixed, opaque: false });
+                    return Some(Event::Claims(ClaimWord { epoch, fixed, ..ClaimWord::default() }));
                 }
                 let lost = core.lost.keys().copied().collect();
-                let word = SchedulerMessage { epoch, lost, ..SchedulerMessage::default() };
-                self.customers.broadcast(&Delivery::Collect(Arc::new(word)));
+                self.customers.broadcast(&Delivery::Collect { epoch, lost });
             }
             Action::Routes { routes } => {
                 self.gauge.switched(self.now());
@@ -64,49 +62,20 @@ impl Van {
         None
     }
 
-    fn new_policy(&self, core: &Core, policy: Policy, routes: Vec<KeyRoute>) {
-        let Policy {
-            epoch,
-            servers,
-            draining,
-            homes,
-            mut lost,
-            released,
-            replicas,
-            workers,
-            copies,
-            live,
-            exchange,
-        } = policy;
+    fn new_policy(&self, core: &Core, mut routed: RoutedPolicy) {
+        let Policy { epoch, servers, lost, released, .. } = &mut routed.policy;
         let names = servers.iter().map(|id| pslite_core::wire::id_to_rank(*id).to_string());
         let text = format!("policy {epoch}: servers {} serve", text::few(names));
         // The first one says nothing new, and the scheduler has said why.
-        let is_news = epoch > 1 && self.state.settings.role != Role::Scheduler;
+        let is_news = *epoch > 1 && self.state.settings.role != Role::Scheduler;
         log::write(if is_news { Level::Info } else { Level::Verbose }, &text);
-        lost.extend(&released);
+        lost.extend(released.iter());
         lost.extend(core.lost.keys().filter(|id| !servers.contains(id)));
         lost.sort_unstable();
         lost.dedup();
-        let kind = SchedulerMessageKind::Policy as i32;
-        let word = SchedulerMessage {
-            kind,
-            epoch,
-            servers,
-            draining,
-            homes,
-            lost,
-            released,
-            replicas,
-            workers,
-            copies,
-            live,
-            exchange,
-            routes,
-            ..SchedulerMessage::default()
-        };
-        let word = Arc::new(word);
+        let routed = Arc::new(routed);
         self.gauge.switched(self.now());
-        self.state.set_policy(Arc::clone(&word));
-        self.customers.broadcast(&Delivery::Policy(word));
+        self.state.set_policy(Arc::clone(&routed));
+        self.customers.broadcast(&Delivery::Policy(routed));
     }
 }

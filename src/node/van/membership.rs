@@ -120,7 +120,7 @@ impl Van {
             Action::Answer { .. } => {} // `handle_with` has it.
             Action::Told { from, topic, bytes } => return self.told(core, from, topic, &bytes),
             Action::StatusAsked { guest } => return Some(self.status_asked(core, guest)),
-            Action::Policy { .. }
+            Action::Policy(_)
             | Action::Routes { .. }
             | Action::Overlay(_)
             | Action::Collect { .. }

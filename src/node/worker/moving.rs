@@ -9,8 +9,9 @@ use crate::running::NodeRef;
 use crate::sync::lock;
 use pslite_core::kv::messages::pairs_of;
 use pslite_core::store::SumOrder;
-use pslite_core::wire::elastic::{KeyRoute, SchedulerMessage};
+use pslite_core::wire::elastic::KeyRoute;
 use pslite_core::wire::trees::Overlay;
+use pslite_core::wire::word::RoutedPolicy;
 use pslite_core::wire::{Message, Role, id_to_rank, server_id};
 use pslite_core::worker::{Begins, Follower, WorkerOutput, WorkerSide};
 
@@ -33,13 +34,13 @@ impl Requests {
             keeps_order: node.settings().sum_order == SumOrder::Trees,
         });
         let policy = node.policy();
-        if let Some(word) = &policy {
+        if let Some(policy) = &policy {
             let mut nothing = WorkerOutput::default();
-            self.side.policy(node.now(), word, &mut nothing);
+            self.side.policy(node.now(), policy, &mut nothing);
             debug_assert!(nothing.parts().is_empty(), "no slice was begun");
         }
         let trains = node.settings().role == Role::Worker;
-        if let Some(spec) = policy.and_then(|word| word.exchange).filter(|_| trains) {
+        if let Some(spec) = policy.and_then(|routed| routed.policy.exchange).filter(|_| trains) {
             self.here.begin(&spec, node, Begins { makes_keys, is_back: life > 0 });
         }
         for overlay in node.state().overlays() {
@@ -57,9 +58,9 @@ impl WorkerCustomer {
     }
 
     /// A new policy, at a worker.
-    pub(crate) fn policy(&self, word: &SchedulerMessage) {
+    pub(crate) fn policy(&self, policy: &RoutedPolicy) {
         if self.is_attached() {
-            self.step(|side, now, out| side.policy(now, word, out));
+            self.step(|side, now, out| side.policy(now, policy, out));
         }
     }
 

@@ -9,7 +9,7 @@ use crate::delivery::Delivery;
 use crate::sync::lock;
 use pslite_core::kv::Finished;
 use pslite_core::kv::messages::pairs_of;
-use pslite_core::wire::elastic::SchedulerMessage;
+use pslite_core::wire::word::Policy;
 use pslite_core::wire::{Message, NodeId};
 use pslite_core::worker::WorkerOutput;
 
@@ -86,9 +86,9 @@ impl WorkerCustomer {
     }
 
     /// By a new policy servers are released: commands do not wait for those.
-    pub(crate) fn released(&self, word: &SchedulerMessage) {
+    pub(crate) fn released(&self, policy: &Policy) {
         if lock(&self.requests).side.follows() {
-            self.commands_by_policy(&word.released);
+            self.commands_by_policy(&policy.released);
         }
     }
 

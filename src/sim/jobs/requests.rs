@@ -18,8 +18,9 @@ use pslite_core::kv::rounds::Round;
 use pslite_core::kv::{Answerer, Assembled, Finished, Pending, Slices, slice};
 use pslite_core::values::kind::form_of;
 use pslite_core::values::{KeySpace, KvPairs, Space, key_at};
-use pslite_core::wire::elastic::{KeyRoute, Placed, SchedulerMessage};
+use pslite_core::wire::elastic::{KeyRoute, Placed};
 use pslite_core::wire::trees::Overlay;
+use pslite_core::wire::word::RoutedPolicy;
 use pslite_core::wire::{EMPTY, Frames, Key, Message, Meta, NodeId, id_to_rank, server_id};
 use pslite_core::worker::{Follower, LocalSent, LocalStep, WorkerOutput, WorkerSide};
 
@@ -376,14 +377,15 @@ impl<D> CustomerRequests<D> {
     pub(super) fn policy(
         &mut self,
         now: Duration,
-        word: &SchedulerMessage,
+        routed: &RoutedPolicy,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) -> Vec<Over<D>> {
         self.step(ledger, out, |side, done| {
-            side.policy(now, word, done);
+            side.policy(now, routed, done);
             // Commands that they did not answer before they left are obeyed by the others.
-            word.released.iter().for_each(|server| side.end_commands(*server, done));
+            let released = &routed.policy.released;
+            released.iter().for_each(|server| side.end_commands(*server, done));
         })
     }
 

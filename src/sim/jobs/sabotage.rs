@@ -7,15 +7,15 @@ use std::mem::take;
 
 use bytes::Bytes;
 
-use pslite_core::cluster::Policy;
 use pslite_core::cluster::journal::Change;
 use pslite_core::kv::flights::{AheadSlice, Brought, Outgoing as Sent};
 use pslite_core::store::{Outbound, Outgoing};
 use pslite_core::values::{KeyPart, KvPairs};
 use pslite_core::wire::balance::{BalanceMessage, BalanceShare};
-use pslite_core::wire::elastic::{Claim, Holding, KeyRoute, Mark, Placed, Route, SchedulerMessage};
+use pslite_core::wire::elastic::{Claim, Holding, Mark, Placed, Route};
 use pslite_core::wire::transfer::{CommandsEnd, RoundSum, Transfer, WrittenPiece};
 use pslite_core::wire::trees::{HopKind, Overlay, Ticket};
+use pslite_core::wire::word::{Policy, RoutedPolicy};
 use pslite_core::wire::{Frames, Key, Meta, NodeId};
 
 mod exchange;
@@ -38,7 +38,7 @@ pub(super) struct Sabotage {
     forged: Vec<(NodeId, Transfer)>,
     /// Sent at the next tick.
     late: Vec<Outgoing>,
-    policy: Option<(Policy, Vec<KeyRoute>)>,
+    policy: Option<RoutedPolicy>,
     claims: Vec<Claim>,
     routes: BTreeMap<Key, Vec<Route>>,
     brought: BTreeMap<Key, Brought>,
@@ -78,26 +78,21 @@ impl Sabotage {
     }
 
     /// The policies that a server follows when one comes.
-    pub(super) fn followed(
-        &mut self,
-        policy: Policy,
-        routes: Vec<KeyRoute>,
-    ) -> Vec<(Policy, Vec<KeyRoute>)> {
+    pub(super) fn followed(&mut self, policy: RoutedPolicy) -> Vec<RoutedPolicy> {
         let before = self.policy.take().filter(|_| self.is(Plant::OldEpochAccepted));
-        self.policy = Some((policy.clone(), routes.clone()));
-        std::iter::once((policy, routes)).chain(before).collect()
+        self.policy = Some(policy.clone());
+        std::iter::once(policy).chain(before).collect()
     }
 
     /// A policy as the store is given it.
-    pub(super) fn policy(&self, word: SchedulerMessage) -> SchedulerMessage {
+    pub(super) fn policy(&self, mut routed: RoutedPolicy) -> RoutedPolicy {
+        let Policy { servers, lost, live, .. } = &mut routed.policy;
         if self.is(Plant::DeadAwaited) || self.is(Plant::LeftAwaited) {
-            return SchedulerMessage { live: Vec::new(), ..word };
+            live.clear();
+        } else if self.is(Plant::TakesFromTheDead) {
+            servers.append(lost);
         }
-        if !self.is(Plant::TakesFromTheDead) {
-            return word;
-        }
-        let servers = word.servers.iter().chain(&word.lost).copied().collect();
-        SchedulerMessage { lost: Vec::new(), servers, ..word }
+        routed
     }
 
     /// What the scheduler is told.

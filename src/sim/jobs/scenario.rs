@@ -16,7 +16,6 @@ use super::workload::{COUNTED_WORKERS_MAX, Tensors};
 use crate::network::{LinkModel, NetworkConfig, Process, Rates};
 use crate::steps::{DeathAt, Step};
 use pslite_core::random::{Random, mix};
-use pslite_core::wire::elastic::SchedulerMessageKind;
 use pslite_core::wire::transfer::TransferKind;
 
 pub use kinds::Scenario;
@@ -409,11 +408,11 @@ impl Draw {
             Step::Transfer(TransferKind::Drop),
             Step::Transfer(TransferKind::Command),
             Step::Transfer(TransferKind::CommandsEnd),
-            Step::SchedulerMessage(SchedulerMessageKind::Policy),
-            Step::SchedulerMessage(SchedulerMessageKind::Collect),
-            Step::SchedulerMessage(SchedulerMessageKind::Claims),
-            Step::SchedulerMessage(SchedulerMessageKind::Orders),
-            Step::SchedulerMessage(SchedulerMessageKind::Leave),
+            Step::Policy,
+            Step::Collect,
+            Step::Claims,
+            Step::Orders,
+            Step::Leave,
             Step::Request,
             Step::Answer,
         ];
@@ -429,15 +428,9 @@ impl Draw {
             let sender = self.0.percent(50)
                 && !matches!(
                     step,
-                    Step::SchedulerMessage(
-                        SchedulerMessageKind::Policy
-                            | SchedulerMessageKind::Collect
-                            | SchedulerMessageKind::Orders
-                            | SchedulerMessageKind::Leave
-                    ) | Step::Request
+                    Step::Policy | Step::Collect | Step::Orders | Step::Leave | Step::Request
                 );
-            let received =
-                matches!(step, Step::SchedulerMessage(SchedulerMessageKind::Claims) | Step::Answer);
+            let received = matches!(step, Step::Claims | Step::Answer);
             let death = DeathAt {
                 step,
                 sender: sender || received,

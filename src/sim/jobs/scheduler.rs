@@ -18,6 +18,7 @@ use pslite_core::training::balance::{Coordinator, Gone, Outbox, Worker};
 use pslite_core::wire::balance::{BalanceKind, BalanceMessage};
 use pslite_core::wire::elastic::{CopyPlace, Order};
 use pslite_core::wire::topic::Topic;
+use pslite_core::wire::word::RoutedPolicy;
 use pslite_core::wire::{ALL_GROUP, NodeId};
 
 /// Enters the job.
@@ -165,7 +166,7 @@ impl Scheduler {
                 }
             }
             Input::Elastic(action) => match *action {
-                Action::Policy { policy, routes } => {
+                Action::Policy(RoutedPolicy { policy, routes }) => {
                     ledger.policy(view.process, &policy);
                     routes.iter().for_each(|route| ledger.route(route));
                     if !self.sabotage.meets_the_dead() {

@@ -8,7 +8,7 @@ use super::ledger::Ledger;
 use super::sabotage::Sabotage;
 use crate::app::{APP, Input, Judge, Output, View};
 use bytes::Bytes;
-use pslite_core::cluster::{Action, Policy};
+use pslite_core::cluster::{Action, Event};
 use pslite_core::keys::KeyName;
 use pslite_core::kv::Unanswered;
 use pslite_core::kv::messages::with_data;
@@ -17,7 +17,8 @@ use pslite_core::store::command::Head;
 use pslite_core::store::elastic::Due;
 use pslite_core::store::{Answer, Claimant, Outbound, Store, StoreConfig, SumOrder};
 use pslite_core::values::{KvPairs, key_at};
-use pslite_core::wire::elastic::{Claim, KeyRoute, SchedulerMessage, SchedulerMessageKind};
+use pslite_core::wire::elastic::Claim;
+use pslite_core::wire::word::{Policy, RoutedPolicy};
 use pslite_core::wire::{ALL_GROUP, Key, Message, Meta, NodeId};
 
 /// What has so many items or fewer is checked after each step.
@@ -182,12 +183,12 @@ impl Server {
         let mut told = ServerOutput::default();
         let Some(side) = &mut self.side else { return };
         match action {
-            Action::Policy { policy, routes } => {
-                routes.iter().for_each(|route| ledger.route(route));
-                let servers = policy.servers.clone();
-                for (policy, routes) in self.sabotage.followed(policy, routes) {
-                    ledger.policy(view.process, &policy);
-                    side.policy(&self.sabotage.policy(word_of(&policy, routes)), &mut told);
+            Action::Policy(routed) => {
+                routed.routes.iter().for_each(|route| ledger.route(route));
+                let servers = routed.policy.servers.clone();
+                for routed in self.sabotage.followed(routed) {
+                    ledger.policy(view.process, &routed.policy);
+                    side.policy(&self.sabotage.policy(as_obeyed(routed)), &mut told);
                 }
                 let joined = view.cluster.me().is_recovery;
                 let forged = self.sabotage.end_of_commands(&servers).filter(|_| joined);
@@ -197,8 +198,7 @@ impl Server {
             }
             Action::Collect { epoch } => {
                 let lost = self.sabotage.lost(self.lost.iter().copied().collect());
-                let word = SchedulerMessage { epoch, lost, ..SchedulerMessage::default() };
-                side.collect(&word, &mut told);
+                side.collect(epoch, &lost, &mut told);
             }
             Action::Orders { moves } => side.orders(&moves, &mut told),
             Action::Overlay(overlay) => {
@@ -312,7 +312,7 @@ impl Server {
             self.claims_since.get_or_insert(view.now);
             claimed.claims = weighed(self.sabotage.claims(claimed.claims), self.config.weight);
             self.sabotage.weighed(&mut claimed.claims);
-            out.push(Output::Elastic(claimed.into_event(None, false)));
+            out.push(Output::Elastic(Event::Claims(claimed)));
         }
         let forged = self.sabotage.forged();
         if !forged.is_empty() {
@@ -356,23 +356,9 @@ fn keys_of(input: &Input) -> Option<Vec<Key>> {
 }
 
 /// A policy as the store and a worker's flights take it, made as the van makes it.
-pub(super) fn word_of(policy: &Policy, routes: Vec<KeyRoute>) -> SchedulerMessage {
-    let mut lost: Vec<NodeId> = policy.lost.iter().chain(&policy.released).copied().collect();
+pub(super) fn as_obeyed(mut routed: RoutedPolicy) -> RoutedPolicy {
+    let Policy { lost, released, .. } = &mut routed.policy;
+    lost.extend(released.iter());
     lost.sort_unstable();
-    SchedulerMessage {
-        kind: SchedulerMessageKind::Policy as i32,
-        epoch: policy.epoch,
-        servers: policy.servers.clone(),
-        draining: policy.draining.clone(),
-        homes: policy.homes.clone(),
-        lost,
-        released: policy.released.clone(),
-        replicas: policy.replicas,
-        workers: policy.workers,
-        copies: policy.copies.clone(),
-        live: policy.live.clone(),
-        exchange: policy.exchange,
-        routes,
-        ..SchedulerMessage::default()
-    }
+    routed
 }

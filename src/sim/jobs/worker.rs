@@ -20,7 +20,7 @@ use super::paces::Paces;
 use super::requests::{CustomerRequests, NewRequest, Over};
 use super::sabotage::Sabotage;
 use super::script::ScriptStage;
-use super::server::word_of;
+use super::server::as_obeyed;
 use super::workload::{PushOf, Tensor};
 use crate::app::{APP, Input, Output, View};
 use pslite_core::cluster::{Action, Event};
@@ -29,6 +29,7 @@ use pslite_core::random::Random;
 use pslite_core::values::{KeyRange, Space, server_key_ranges};
 use pslite_core::wire::elastic::KeyRoute;
 use pslite_core::wire::topic::Topic;
+use pslite_core::wire::word::RoutedPolicy;
 use pslite_core::wire::{ALL_GROUP, Meta, SERVER_GROUP, WORKER_GROUP, id_to_rank};
 
 /// Enters the job.
@@ -183,10 +184,11 @@ impl Worker {
                     return self.enter(view, ledger, out);
                 }
                 // The first policy came before this.
-                let word = word_of(view.cluster.policy(), Vec::new());
+                let policy = view.cluster.policy().clone();
+                let routed = as_obeyed(RoutedPolicy { policy, routes: Vec::new() });
                 self.each(view, ledger, out, |customer, ledger, out| {
                     customer.follow(me, life, makes_keys);
-                    customer.policy(view.now, &word, ledger, out)
+                    customer.policy(view.now, &routed, ledger, out)
                 });
                 let trainer = |plan| Trainer::new(plan, &self.config, self.rank, is_back);
                 self.trainer = self.config.exchange.map(trainer);
@@ -240,8 +242,8 @@ impl Worker {
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) {
-        let (policy, routes) = match action {
-            Action::Policy { policy, routes } => (policy, routes),
+        let routed = match action {
+            Action::Policy(routed) => routed,
             Action::Routes { routes } => {
                 routes.iter().for_each(|route| ledger.route(route));
                 return self.each(view, ledger, out, |customer, ledger, out| {
@@ -261,11 +263,11 @@ impl Worker {
             }
             _ => return,
         };
-        ledger.policy(view.process, &policy);
-        routes.iter().for_each(|route| ledger.route(route));
-        let word = word_of(&policy, routes);
+        ledger.policy(view.process, &routed.policy);
+        routed.routes.iter().for_each(|route| ledger.route(route));
+        let routed = as_obeyed(routed);
         self.each(view, ledger, out, |customer, ledger, out| {
-            customer.policy(view.now, &word, ledger, out)
+            customer.policy(view.now, &routed, ledger, out)
         });
         let servers = view.cluster.ids_of(SERVER_GROUP).unwrap_or_default();
         self.each(view, ledger, out, |customer, ledger, out| {

@@ -82,7 +82,7 @@ impl<A: Application> Node<A> {
             Action::Log { .. } | Action::Answer { .. } | Action::StatusAsked { .. } => {}
             Action::Record(record) => world.disk.write(record.to_bytes()),
             Action::Told { topic: Topic::Probe, bytes, .. } => self.asked_to_probe(world, &bytes),
-            Action::Policy { .. } | Action::Routes { .. } => {
+            Action::Policy(_) | Action::Routes { .. } => {
                 self.switched(self.clock.read(world.now));
                 self.inbox.push_back(Input::Elastic(Box::new(action)));
             }

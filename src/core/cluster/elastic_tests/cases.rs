@@ -1,9 +1,9 @@
 //! Elastic jobs, one thing at a time.
 
 use super::world::{SECOND, World, config};
-use crate::cluster::{Action, Cluster, Difference, Event, JobFailure, MemberState, Tell};
-use crate::wire::elastic::{SchedulerMessage, SchedulerMessageKind};
+use crate::cluster::{Action, Cluster, Event, JobFailure, MemberState, Tell};
 use crate::wire::topic::{ProbeRequest, Topic};
+use crate::wire::word::{AnswerWay, ClaimWord, Difference, OperatorAnswer, RoutedPolicy, Word};
 use crate::wire::{
     ALL_GROUP, Command, Control, Message, NodeId, Origin, Role, SCHEDULER, SERVER_GROUP, ability,
     server_id,
@@ -46,22 +46,40 @@ impl World {
     }
 
     fn policies(&self, i: usize) -> usize {
-        self.actions[i].iter().filter(|a| matches!(a, Action::Policy { .. })).count()
+        self.actions[i].iter().filter(|a| matches!(a, Action::Policy(_))).count()
     }
 
     /// The question of an operator of an earlier version; the answer.
-    pub(super) fn ask(&mut self, kind: SchedulerMessageKind, node: NodeId) -> SchedulerMessage {
+    pub(super) fn ask(
+        &mut self,
+        word: impl FnOnce(AnswerWay) -> Word,
+    ) -> Result<OperatorAnswer, String> {
         let seen = self.actions[0].len();
-        self.feed(0, question(kind, node, 0, "10.0.0.9:9"));
+        self.feed(0, question(word(way(false, "10.0.0.9:9"))));
         let answer = self.actions[0][seen..].iter().find_map(|action| match action {
-            Action::Send { to, message } if *to < 0 => {
-                message.meta.control.as_ref()?.word.as_deref().cloned()
-            }
+            Action::Send { to, message } if *to < 0 => told(message),
             _ => None,
         });
         self.settle();
         answer.expect("no answer")
     }
+
+    /// As [`Self::ask`], for the refusal.
+    fn refuses_to_drain(&mut self, server: NodeId) -> String {
+        self.ask(|way| Word::Drain { server, way }).unwrap_err()
+    }
+}
+
+/// What a message tells an operator.
+pub(super) fn told(message: &Message) -> Option<Result<OperatorAnswer, String>> {
+    match message.meta.control.as_ref()?.word.as_deref()? {
+        Word::Told(told) => Some(told.clone()),
+        _ => None,
+    }
+}
+
+pub(super) fn way(own_connection: bool, at: &str) -> AnswerWay {
+    AnswerWay { own_connection, listens_at: at.to_owned() }
 }
 
 pub(super) fn with_values(servers: usize) -> World {
@@ -147,16 +165,7 @@ fn the_death_of_one_that_never_claimed_ends_the_job() {
     let mut world = World::new(1, 1, 2);
     let fixed = Some("an application keeps them".to_owned());
     let i = world.index(10);
-    world.feed(
-        i,
-        Event::Claims {
-            difference: Difference::default(),
-            epoch: 1,
-            claims: Vec::new(),
-            fixed,
-            opaque: false,
-        },
-    );
+    world.feed(i, Event::Claims(ClaimWord { epoch: 1, fixed, ..ClaimWord::default() }));
     world.settle();
     world.dies(10);
     let text = world.failure().unwrap();
@@ -171,13 +180,7 @@ fn with_handlers() -> World {
         let claims = Vec::new();
         world.feed(
             i,
-            Event::Claims {
-                difference: Difference::default(),
-                epoch: 1,
-                claims,
-                fixed: None,
-                opaque: true,
-            },
+            Event::Claims(ClaimWord { epoch: 1, claims, opaque: true, ..ClaimWord::default() }),
         );
     }
     world.settle();
@@ -294,8 +297,8 @@ fn only_a_job_whose_nodes_all_follow_can_be_joined() {
     world.settle();
     let text = world.nodes[i].failure().unwrap().text.clone();
     assert!(text.contains("worker 0") && text.contains("does not follow"), "{text}");
-    let told = world.ask(SchedulerMessageKind::Drain, 8);
-    assert!(told.node != 0 && told.text.contains("worker 0"), "{told:?}");
+    let told = world.refuses_to_drain(8);
+    assert!(told.contains("worker 0"), "{told:?}");
     world.dies(8);
     assert!(world.failure().unwrap().contains("server 0"), "as ever");
 }
@@ -309,11 +312,11 @@ fn a_drained_server_ends_empty() {
     assert_eq!((policy.servers, policy.released, policy.lost), (vec![10, 12], vec![8], vec![]));
     assert_eq!(policy.homes, [10, 10, 12]);
     world.check();
-    assert!(world.ask(SchedulerMessageKind::Drain, 8).text.contains("not in the job any more"));
-    assert!(world.ask(SchedulerMessageKind::Drain, 9).text.contains("no server"));
+    assert!(world.refuses_to_drain(8).contains("not in the job any more"));
+    assert!(world.refuses_to_drain(9).contains("no server"));
     world.drain(10);
-    let told = world.ask(SchedulerMessageKind::Drain, 12);
-    assert!(told.node != 0 && told.text.contains("no other server"), "{told:?}");
+    let told = world.refuses_to_drain(12);
+    assert!(told.contains("no other server"), "{told:?}");
     assert_eq!(world.failure(), None);
 }
 
@@ -378,25 +381,14 @@ fn nonsense_of_strangers_changes_nothing() {
     let before = world.actions[0].len();
     for text in ["", "host", ":1", "host:0", "host:99999", &format!("{}:1", "x".repeat(300))] {
         let mut control = Control::new(Command::Heartbeat);
-        let kind = SchedulerMessageKind::Drain as i32;
-        control.word = Some(Box::new(SchedulerMessage {
-            kind,
-            node: 8,
-            text: text.into(),
-            ..SchedulerMessage::default()
-        }));
+        control.word = Some(Box::new(Word::Drain { server: 8, way: way(false, text) }));
         world.feed(0, Event::Received { from: None, message: Message::control(control) });
     }
-    for kind in
-        [SchedulerMessageKind::Claims, SchedulerMessageKind::Policy, SchedulerMessageKind::Unknown]
-    {
+    let text = "host:1".to_owned();
+    let policy = Word::Policy { policy: RoutedPolicy::default(), text };
+    for word in [Word::Claims(ClaimWord::default()), policy, Word::Unknown] {
         let mut control = Control::new(Command::Heartbeat);
-        let text = "host:1".to_owned();
-        control.word = Some(Box::new(SchedulerMessage {
-            kind: kind as i32,
-            text,
-            ..SchedulerMessage::default()
-        }));
+        control.word = Some(Box::new(word));
         world.feed(0, Event::Received { from: None, message: Message::control(control) });
     }
     assert_eq!(world.actions[0].len(), before);
@@ -409,15 +401,13 @@ fn nonsense_of_strangers_changes_nothing() {
 
 impl World {
     fn ask_and_forget(&mut self) {
-        self.feed(0, question(SchedulerMessageKind::Status, 0, 0, "10.0.0.9:9"));
+        self.feed(0, question(Word::Status(way(false, "10.0.0.9:9"))));
     }
 }
 
 /// An operator asks from 10.0.0.9.
-pub(super) fn question(kind: SchedulerMessageKind, node: NodeId, number: u64, at: &str) -> Event {
+pub(super) fn question(word: Word) -> Event {
     let mut control = Control::new(Command::Heartbeat);
-    let (kind, text) = (kind as i32, at.to_owned());
-    let word = SchedulerMessage { kind, node, text, number, ..SchedulerMessage::default() };
     control.word = Some(Box::new(word));
     control.origin = Some(Origin { address: "10.0.0.9".parse().unwrap(), is_here: false });
     Event::Received { from: None, message: Message::control(control) }
@@ -559,12 +549,12 @@ fn a_difference_that_follows_on_what_was_never_heard_makes_the_scheduler_ask_all
     let mut world = World::new(1, 1, 2);
     world.settle();
     let (server, epoch) = (world.index(8), world.nodes[0].policy().epoch);
-    let said = |number, since, gone| Event::Claims {
-        difference: Difference { number, since, gone },
-        epoch,
-        claims: Vec::new(),
-        fixed: None,
-        opaque: false,
+    let said = |number, since, gone| {
+        Event::Claims(ClaimWord {
+            difference: Difference { number, since, gone },
+            epoch,
+            ..ClaimWord::default()
+        })
     };
     world.feed(server, said(5, 0, Vec::new()));
     world.feed(server, said(6, 5, vec![1]));

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::world::{SECOND, World, config};
 use crate::cluster::{Action, Event, Level};
 use crate::scheduler::{RoundTimes, Status, WorkerTime};
-use crate::wire::elastic::SchedulerMessageKind;
 use crate::wire::exchange::{ExchangeMode, ExchangeSpec, OuterRule};
+use crate::wire::word::Word;
 use crate::wire::{Role, ability};
 
 const ABLE: u64 = ability::EXCHANGES;
@@ -58,7 +58,7 @@ fn logs(world: &World) -> usize {
 }
 
 fn status(world: &mut World) -> Status {
-    Status::from_json(&world.ask(SchedulerMessageKind::Status, 0).text).unwrap()
+    Status::from_json(&world.ask(Word::Status).unwrap().text).unwrap()
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::world::{SECOND, World, config};
 use crate::cluster::{Action, Cluster, Event};
-use crate::wire::elastic::{SchedulerMessage, SchedulerMessageKind};
+use crate::wire::word::{Policy, RoutedPolicy, Word};
 use crate::wire::{Command, Control, Message, Role, SCHEDULER};
 
 /// The first policy is lost with a connection, and the scheduler already asks for claims, and
@@ -17,27 +17,28 @@ fn nothing_is_asked_of_a_server_before_its_first_policy() {
         server.handle(SECOND, Event::Received { from: Some(SCHEDULER), message }, &mut out);
         out
     };
-    let word = |kind: SchedulerMessageKind, epoch: u64| {
+    let says = |word: &Word| {
         let mut control = Control::new(Command::Heartbeat);
-        let policy = SchedulerMessage {
-            servers: vec![8, 10],
-            homes: vec![8, 10],
-            workers: 1,
-            ..SchedulerMessage::default()
-        };
-        control.word = Some(Box::new(SchedulerMessage { kind: kind as i32, epoch, ..policy }));
+        control.word = Some(Box::new(word.clone()));
         control
     };
+    let questions = [
+        Word::Collect { epoch: 2, lost: Vec::new(), text: String::new() },
+        Word::Orders { epoch: 2, moves: Vec::new() },
+    ];
     let mut list = Control::new(Command::AddNode);
     list.nodes = world.nodes.iter().map(|node| node.me().clone()).collect();
     hear(list);
     let asked = |action: &Action| matches!(action, Action::Collect { .. } | Action::Orders { .. });
-    for kind in [SchedulerMessageKind::Collect, SchedulerMessageKind::Orders] {
-        assert!(!hear(word(kind, 2)).iter().any(asked), "{kind:?}");
+    for word in &questions {
+        assert!(!hear(says(word)).iter().any(asked), "{word:?}");
     }
-    let policy = hear(word(SchedulerMessageKind::Policy, 1));
-    assert!(policy.iter().any(|action| matches!(action, Action::Policy { .. })), "{policy:?}");
-    for kind in [SchedulerMessageKind::Collect, SchedulerMessageKind::Orders] {
-        assert!(hear(word(kind, 2)).iter().any(asked), "{kind:?}");
+    let (servers, homes) = (vec![8, 10], vec![8, 10]);
+    let policy = Policy { epoch: 1, servers, homes, workers: 1, ..Policy::default() };
+    let policy = RoutedPolicy { policy, routes: Vec::new() };
+    let policy = hear(says(&Word::Policy { policy, text: String::new() }));
+    assert!(policy.iter().any(|action| matches!(action, Action::Policy(_))), "{policy:?}");
+    for word in &questions {
+        assert!(hear(says(word)).iter().any(asked), "{word:?}");
     }
 }

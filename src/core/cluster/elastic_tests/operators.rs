@@ -1,12 +1,12 @@
 //! Operators: what they are told, and for how long the scheduler keeps their channels.
 
-use super::cases::{question, with_values};
+use super::cases::{question, told, way, with_values};
 use super::store::{BYTES, LENGTH};
 use super::world::SECOND;
 use crate::cluster::{Action, Event};
 use crate::scheduler::Status;
 use crate::wire::NodeId;
-use crate::wire::elastic::SchedulerMessageKind;
+use crate::wire::word::{AnswerWay, Word};
 
 #[test]
 fn operators_see_the_job() {
@@ -15,8 +15,8 @@ fn operators_see_the_job() {
     world.pass(SECOND);
     world.dies(10);
     world.feed(0, Event::Drain { id: 12 });
-    let word = world.ask(SchedulerMessageKind::Status, 0);
-    let status = Status::from_json(&word.text).unwrap();
+    let told = world.ask(Word::Status).unwrap();
+    let status = Status::from_json(&told.text).unwrap();
     assert_eq!((status.phase.as_str(), status.workers, status.servers), ("changing", 1, 3));
     let state = |id: NodeId| status.nodes.iter().find(|n| n.id == id).unwrap().state.clone();
     assert_eq!([8, 9, 10, 12, 14].map(state), ["live", "live", "dead", "draining", "live"]);
@@ -24,7 +24,7 @@ fn operators_see_the_job() {
     assert_eq!(bytes, BYTES * LENGTH, "each element of the array once");
     assert_eq!((status.eta, status.predicted), (None, None));
     world.pass(10 * SECOND);
-    let status = Status::from_json(&world.ask(SchedulerMessageKind::Status, 0).text).unwrap();
+    let status = Status::from_json(&world.ask(Word::Status).unwrap().text).unwrap();
     assert_eq!((status.phase.as_str(), status.epoch), ("running", world.nodes[0].policy().epoch));
     let channels = world.actions[0].iter().filter(|a| matches!(a, Action::ConnectPending { .. }));
     let closed =
@@ -38,7 +38,7 @@ fn guests_that_leave_make_room_for_others() {
     let mut world = with_values(2);
     for asked in 0..200 {
         world.pass(SECOND / 15);
-        let told = world.ask(SchedulerMessageKind::Status, 0);
+        let told = world.ask(Word::Status).unwrap();
         assert!(!told.text.is_empty(), "question {asked}");
         let opened = world.actions[0].iter().rev().find_map(|action| match action {
             Action::ConnectPending { key, .. } => Some(*key),
@@ -52,25 +52,26 @@ fn guests_that_leave_make_room_for_others() {
 #[test]
 fn operators_are_answered_where_they_ask_or_not_at_all() {
     let mut world = with_values(2);
-    let mut asked = |kind, number, at: &str| {
+    let drain = |way: AnswerWay| Word::Drain { server: 8, way };
+    let mut asked = |word: Word| {
         let seen = world.actions[0].len();
-        world.feed(0, question(kind, 8, number, at));
+        world.feed(0, question(word));
         let actions = &world.actions[0][seen..];
         let connects = actions.iter().any(|action| matches!(action, Action::ConnectPending { .. }));
         let answers = actions.iter().filter_map(|action| match action {
-            Action::Answer { message } => message.meta.control.as_ref()?.word.as_deref().cloned(),
+            Action::Answer { message } => told(message)?.ok(),
             _ => None,
         });
-        (connects, answers.map(|word| word.text).collect::<Vec<_>>())
+        (connects, answers.map(|answer| answer.text).collect::<Vec<_>>())
     };
     for at in ["", "10.0.0.9:9", "10.0.0.1:22", "victim:80"] {
-        let (connects, answers) = asked(SchedulerMessageKind::Status, 1, at);
+        let (connects, answers) = asked(Word::Status(way(true, at)));
         assert!(!connects && Status::from_json(&answers[0]).is_some(), "{at:?}");
     }
     for at in ["10.0.0.1:22", "victim:80", "127.0.0.1:22", "10.0.0.9", "10.0.0.9:0"] {
-        assert_eq!(asked(SchedulerMessageKind::Drain, 0, at), (false, vec![]), "{at}");
+        assert_eq!(asked(drain(way(false, at))), (false, vec![]), "{at}");
     }
-    assert_eq!(asked(SchedulerMessageKind::Status, 0, "10.0.0.9:9"), (true, vec![]));
-    let (_, answers) = asked(SchedulerMessageKind::Drain, 1, "");
+    assert_eq!(asked(Word::Status(way(false, "10.0.0.9:9"))), (true, vec![]));
+    let (_, answers) = asked(drain(way(true, "")));
     assert!(answers[0].contains("server 0"), "{answers:?}: nobody had drained it before");
 }

@@ -4,8 +4,9 @@ use super::store::{KEY, LENGTH};
 use super::world::{SECOND, World};
 use crate::cluster::claims::KeyPieces;
 use crate::cluster::orders::REPLACED_MAX;
-use crate::cluster::{Action, Difference, Event};
+use crate::cluster::{Action, Event};
 use crate::wire::elastic::{Claim, Holding, KeyRoute, OPAQUE_END, Order};
+use crate::wire::word::ClaimWord;
 use crate::wire::{NodeId, server_id, worker_id};
 
 fn order(from: u64, to: u64, owner: NodeId) -> Order {
@@ -268,12 +269,8 @@ fn an_opaque_key_may_have_gone_by_an_order_that_was_taken_back() {
         holding: Holding::Owner.into(),
         ..Claim::default()
     };
-    let claims = |claims| Event::Claims {
-        difference: Difference::default(),
-        epoch: 1,
-        claims,
-        fixed: None,
-        opaque: true,
+    let claims = |claims| {
+        Event::Claims(ClaimWord { epoch: 1, claims, opaque: true, ..ClaimWord::default() })
     };
     let (a, b) = (world.index(8), world.index(10));
     world.feed(a, claims(vec![own]));

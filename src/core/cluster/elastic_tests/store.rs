@@ -4,10 +4,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::cluster::Policy;
 use crate::cluster::claims::takeover_term;
 use crate::wire::NodeId;
 use crate::wire::elastic::{Claim, Holding, KeyRoute, Order};
+use crate::wire::word::Policy;
 
 pub(super) const KEY: u64 = 3;
 pub(super) const LENGTH: u64 = 10;

@@ -1,8 +1,9 @@
 //! Workers that die, come back and leave, in a job whose nodes all go on without them.
 
 use super::world::{SECOND, World, config};
-use crate::cluster::{Action, Difference, Event, Level, MemberState};
+use crate::cluster::{Action, Event, Level, MemberState};
 use crate::wire::elastic::LiveWorker;
+use crate::wire::word::ClaimWord;
 use crate::wire::{ALL_GROUP, NodeId, Role, SERVER_GROUP, WORKER_GROUP, ability};
 
 fn elastic(workers: usize, servers: usize) -> World {
@@ -120,13 +121,7 @@ fn a_server_that_waits_for_all_ends_the_job() {
             let fixed = fixed.clone();
             world.feed(
                 server,
-                Event::Claims {
-                    difference: Difference::default(),
-                    epoch: 1,
-                    claims: Vec::new(),
-                    opaque,
-                    fixed,
-                },
+                Event::Claims(ClaimWord { epoch: 1, opaque, fixed, ..ClaimWord::default() }),
             );
         }
         world.settle();
@@ -344,7 +339,7 @@ fn the_scheduler_comes_back_and_knows_who_lives() {
 fn warnings(world: &World) -> Vec<&str> {
     let begin = world.actions[0].iter().rposition(|action| matches!(action, Action::Ready));
     let heard = world.actions[0][..begin.unwrap()].iter().rev();
-    let last = heard.take_while(|action| !matches!(action, Action::Policy { .. }));
+    let last = heard.take_while(|action| !matches!(action, Action::Policy(_)));
     let warned = last.filter_map(|action| match action {
         Action::Log { level: Level::Warning, text } => Some(&text[..]),
         _ => None,

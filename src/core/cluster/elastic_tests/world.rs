@@ -7,10 +7,11 @@ use std::time::Duration;
 use super::store::{KEY, LENGTH, Out, Store, Transfer};
 use crate::cluster::journal::{Record, State};
 pub(super) use crate::cluster::tests::SECOND;
-use crate::cluster::{Action, Cluster, ClusterConfig, Difference, Event, tests};
+use crate::cluster::{Action, Cluster, ClusterConfig, Event, tests};
 use crate::random::Random;
 use crate::scheduler::{Status, StatusParts};
 use crate::wire::elastic::Order;
+use crate::wire::word::{ClaimWord, RoutedPolicy};
 use crate::wire::{Message, NodeId, Role, SCHEDULER, ability};
 
 /// A node of an elastic job on one host, whose scheduler stands alone and keeps a journal.
@@ -189,7 +190,9 @@ impl World {
                 // As a file would give it back.
                 self.journal.apply(&Record::from_bytes(&record.to_bytes()).unwrap());
             }
-            Action::Policy { policy, routes } if self.nodes[i].me().role == Role::Server => {
+            Action::Policy(RoutedPolicy { policy, routes })
+                if self.nodes[i].me().role == Role::Server =>
+            {
                 self.stores[i].me = self.id(i);
                 self.with_store(i, |store, out| store.policy(policy, routes, out));
             }
@@ -201,13 +204,7 @@ impl World {
                 self.dirty[i] = false;
                 self.feed(
                     i,
-                    Event::Claims {
-                        difference: Difference::default(),
-                        epoch: *epoch,
-                        claims,
-                        fixed: None,
-                        opaque: false,
-                    },
+                    Event::Claims(ClaimWord { epoch: *epoch, claims, ..ClaimWord::default() }),
                 );
             }
             Action::Orders { moves } => self.with_store(i, |store, out| store.ordered(moves, out)),
@@ -371,16 +368,7 @@ impl World {
             self.dirty[i] = false;
             let epoch = self.nodes[i].policy().epoch;
             let claims = self.stores[i].claims();
-            self.feed(
-                i,
-                Event::Claims {
-                    difference: Difference::default(),
-                    epoch,
-                    claims,
-                    fixed: None,
-                    opaque: false,
-                },
-            );
+            self.feed(i, Event::Claims(ClaimWord { epoch, claims, ..ClaimWord::default() }));
         }
         due
     }

@@ -9,9 +9,10 @@ use crate::store::command::Head;
 use crate::values::Dtype;
 use crate::values::kind::{RequestKind, command_of};
 use crate::values::server_key_ranges;
-use crate::wire::elastic::{LiveWorker, Placed, SchedulerMessage, SchedulerMessageKind};
+use crate::wire::elastic::{LiveWorker, Placed};
 use crate::wire::server_id;
 use crate::wire::transfer::Transfer;
+use crate::wire::word::{Policy, RoutedPolicy};
 use AgreeState::{Again, Agreed as Yes, Differs, Waits};
 
 use crate::wire::agreement::Fact;
@@ -256,13 +257,15 @@ fn policy(store: &mut Store, epoch: u64, servers: &[NodeId], live: &[(NodeId, u6
         customers: vec![0],
         incarnation: u64::from(node.unsigned_abs()),
     });
-    let word = SchedulerMessage {
-        kind: SchedulerMessageKind::Policy.into(),
-        epoch,
-        servers: servers.to_vec(),
-        homes: vec![8, 10],
-        live: live.collect(),
-        ..SchedulerMessage::default()
+    let word = RoutedPolicy {
+        policy: Policy {
+            epoch,
+            servers: servers.to_vec(),
+            homes: vec![8, 10],
+            live: live.collect(),
+            ..Policy::default()
+        },
+        ..RoutedPolicy::default()
     };
     store.policy(&word, &mut Outbound::default());
 }

@@ -14,8 +14,9 @@ use crate::store::outbound::Outbound;
 use crate::store::state::{At, Store};
 use crate::store::tensor::{ALIGN, Copied, Layout, Piece};
 use crate::values::KeyPart;
-use crate::wire::elastic::{Claim, Holding, KeyRoute, Route, SchedulerMessage};
+use crate::wire::elastic::{Claim, Holding, KeyRoute, Route};
 use crate::wire::transfer::{PieceName, WrittenPiece};
+use crate::wire::word::{Policy, RoutedPolicy};
 use crate::wire::{Key, NodeId};
 
 impl Elastic {
@@ -26,28 +27,28 @@ impl Elastic {
     }
 
     /// Takes over what a policy says of servers. False if a newer one is known, or expected.
-    fn obey(&mut self, word: &SchedulerMessage, ranks: usize) -> bool {
-        if word.epoch < self.epoch || self.collecting.is_some_and(|epoch| word.epoch < epoch) {
+    fn obey(&mut self, policy: &Policy, ranks: usize) -> bool {
+        if policy.epoch < self.epoch || self.collecting.is_some_and(|epoch| policy.epoch < epoch) {
             return false;
         }
-        self.epoch = word.epoch;
-        let mut servers = word.servers.clone();
+        self.epoch = policy.epoch;
+        let mut servers = policy.servers.clone();
         servers.sort_unstable();
         servers.dedup();
         // Those that were there and are not any more are released.
         let former = std::mem::replace(&mut self.servers, servers);
-        self.lost.extend(&word.lost);
+        self.lost.extend(&policy.lost);
         self.lost.extend(former.iter().filter(|server| !self.servers.contains(server)));
         self.servers.retain(|server| !self.lost.contains(server));
-        if word.homes.len() == ranks {
-            self.homes.clone_from(&word.homes);
+        if policy.homes.len() == ranks {
+            self.homes.clone_from(&policy.homes);
         }
-        self.replicas = word.replicas.min(1);
-        self.draining.clone_from(&word.draining);
-        let named = word.copies.iter().find(|copy| copy.owner == self.me);
+        self.replicas = policy.replicas.min(1);
+        self.draining.clone_from(&policy.draining);
+        let named = policy.copies.iter().find(|copy| copy.owner == self.me);
         self.named_replica = named.map(|copy| copy.holder);
         self.collecting = None;
-        self.workers_live(&word.live);
+        self.workers_live(&policy.live);
         true
     }
 }
@@ -57,16 +58,16 @@ impl Store {
     /// comes that follows from it, no new keys are made here, and no former owner is told that its
     /// piece has come. Nor, if it holds nothing, is a copy confirmed that comes now: that policy
     /// may let it go.
-    pub fn collect(&mut self, word: &SchedulerMessage) -> Vec<Claim> {
+    pub fn collect(&mut self, epoch: u64, lost: &[NodeId]) -> Vec<Claim> {
         if let Some(elastic) = &mut self.elastic {
-            elastic.lost.extend(&word.lost);
+            elastic.lost.extend(lost);
             let Elastic { lost, orders, .. } = &mut **elastic;
             // What left for one of them now would be claimed by nobody.
             for orders in orders.values_mut() {
                 orders.retain(|order| !lost.contains(&order.owner));
             }
-            if word.epoch > elastic.epoch {
-                elastic.collecting = elastic.collecting.max(Some(word.epoch));
+            if epoch > elastic.epoch {
+                elastic.collecting = elastic.collecting.max(Some(epoch));
             }
         }
         let claims = self.list_claims(true);
@@ -149,14 +150,14 @@ impl Store {
     /// A new policy: who lives, where new keys go, where pieces are. Takes over what is this
     /// server's now, chooses another replica if the former one is gone, and serves what waited for
     /// the policy. One that is older than what is known is ignored.
-    pub fn policy(&mut self, word: &SchedulerMessage, out: &mut Outbound) {
-        if let Some(spec) = &word.exchange {
+    pub fn policy(&mut self, RoutedPolicy { policy, routes }: &RoutedPolicy, out: &mut Outbound) {
+        if let Some(spec) = &policy.exchange {
             // If it cannot be done, each push says why.
             let _ = self.exchange(spec);
         }
         let Some(elastic) = &mut self.elastic else { return };
         let former = (elastic.servers.clone(), elastic.replica);
-        if !elastic.obey(word, self.view.ranks()) {
+        if !elastic.obey(policy, self.view.ranks()) {
             return;
         }
         elastic.choose_replica();
@@ -164,7 +165,7 @@ impl Store {
             self.send(server, confirmed, Vec::new(), out);
         }
         let mut promoted = BTreeSet::new();
-        for KeyRoute { key, route } in &word.routes {
+        for KeyRoute { key, route } in routes {
             self.promote(*key, route, &mut promoted);
             if let Some(elastic) = &mut self.elastic {
                 elastic.learn(*key, *route);

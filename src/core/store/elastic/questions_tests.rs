@@ -7,9 +7,10 @@ use crate::store::{PART_BYTES, StoreConfig, SumOrder};
 use crate::trees::name_of;
 use crate::values::Dtype;
 use crate::values::kind::{RequestKind, command_of};
-use crate::wire::elastic::{LiveWorker, Placed, SchedulerMessage, SchedulerMessageKind};
+use crate::wire::elastic::{LiveWorker, Placed};
 use crate::wire::server_id;
 use crate::wire::trees::{Hop, HopKind, Overlay, Ticket, TreeNode, TreeTable};
+use crate::wire::word::{Policy, RoutedPolicy};
 
 const KEY: Key = 3;
 const WORKERS: usize = 2;
@@ -175,13 +176,15 @@ fn a_worker_with_two_customers_gets_none() {
         customers: customers.to_vec(),
         ..LiveWorker::default()
     };
-    let word = SchedulerMessage {
-        kind: SchedulerMessageKind::Policy.into(),
-        epoch: 1,
-        servers: vec![server_id(0)],
-        homes: vec![server_id(0)],
-        live: vec![live(0, &[0]), live(1, &[0, 1])],
-        ..SchedulerMessage::default()
+    let word = RoutedPolicy {
+        policy: Policy {
+            epoch: 1,
+            servers: vec![server_id(0)],
+            homes: vec![server_id(0)],
+            live: vec![live(0, &[0]), live(1, &[0, 1])],
+            ..Policy::default()
+        },
+        ..RoutedPolicy::default()
     };
     store.policy(&word, &mut Outbound::default());
     assert_eq!(asks(&mut store, question(0, 0, LENGTH)), (true, None, Vec::new()));

@@ -7,8 +7,9 @@ use super::*;
 use crate::store::Outbound;
 use crate::store::{Answer, StoreConfig};
 use crate::values::kind::command_of;
-use crate::wire::elastic::{LiveWorker, Placed, SchedulerMessage};
+use crate::wire::elastic::{LiveWorker, Placed};
 use crate::wire::exchange::ExchangeMode;
+use crate::wire::word::{Policy, RoutedPolicy};
 use crate::wire::{Key, Meta, NodeId, server_id, worker_id};
 
 const KEY: Key = 3;
@@ -60,13 +61,16 @@ impl Server {
                 customers: vec![0],
                 ..LiveWorker::default()
             };
-            let word = SchedulerMessage {
-                epoch: 1,
-                servers: vec![server_id(0)],
-                homes: vec![server_id(0)],
-                live: (0..config.workers).map(live).collect(),
-                exchange: Some(*spec),
-                ..SchedulerMessage::default()
+            let word = RoutedPolicy {
+                policy: Policy {
+                    epoch: 1,
+                    servers: vec![server_id(0)],
+                    homes: vec![server_id(0)],
+                    live: (0..config.workers).map(live).collect(),
+                    exchange: Some(*spec),
+                    ..Policy::default()
+                },
+                ..RoutedPolicy::default()
             };
             server.store.policy(&word, &mut Outbound::default());
         } else {

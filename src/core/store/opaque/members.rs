@@ -6,16 +6,17 @@ use std::time::Duration;
 
 use super::{LeavingKey, Opaque, Owned, Step};
 use crate::store::changes::{Claimant, News};
-use crate::wire::elastic::{Claim, Holding, KeyRoute, OPAQUE_END, SchedulerMessage};
+use crate::wire::elastic::{Claim, Holding, KeyRoute, OPAQUE_END};
+use crate::wire::word::{Policy, RoutedPolicy};
 use crate::wire::{Key, NodeId};
 
 impl Opaque {
     /// The scheduler makes a policy: says what it has. Until the policy comes no new keys are made
     /// here, and no former owner is told that its key has come.
-    pub fn collect(&mut self, word: &SchedulerMessage) -> Vec<Claim> {
-        self.lost.extend(&word.lost);
-        if word.epoch > self.epoch {
-            self.collecting = self.collecting.max(Some(word.epoch));
+    pub fn collect(&mut self, epoch: u64, lost: &[NodeId]) -> Vec<Claim> {
+        self.lost.extend(lost);
+        if epoch > self.epoch {
+            self.collecting = self.collecting.max(Some(epoch));
         }
         // What left for one of them now would be claimed by nobody.
         let lost = &self.lost;
@@ -58,15 +59,16 @@ impl Opaque {
     }
 
     /// A new policy. One that is older than what is known, or expected, is ignored.
-    pub fn policy(&mut self, now: Duration, word: &SchedulerMessage, steps: &mut Vec<Step>) {
-        if word.epoch < self.epoch || self.collecting.is_some_and(|epoch| word.epoch < epoch) {
+    pub fn policy(&mut self, now: Duration, routed: &RoutedPolicy, steps: &mut Vec<Step>) {
+        let RoutedPolicy { policy, routes } = routed;
+        if policy.epoch < self.epoch || self.collecting.is_some_and(|epoch| policy.epoch < epoch) {
             return;
         }
-        self.obey(word);
-        for KeyRoute { key, route } in word.routes.iter().filter(|known| known.route.is_opaque()) {
+        self.obey(policy);
+        for KeyRoute { key, route } in routes.iter().filter(|known| known.route.is_opaque()) {
             self.learn(*key, *route);
         }
-        self.take_back_from_lost(now, word, steps);
+        self.take_back_from_lost(now, routes, steps);
         // They were given before what the policy knows; the scheduler gives new ones.
         self.ordered.clear();
         for key in self.keys.keys().copied().collect::<Vec<_>>() {
@@ -82,29 +84,24 @@ impl Opaque {
         self.look_at_all();
     }
 
-    fn obey(&mut self, word: &SchedulerMessage) {
-        self.epoch = word.epoch;
-        let former = std::mem::replace(&mut self.servers, word.servers.clone());
-        self.lost.extend(&word.lost);
+    fn obey(&mut self, policy: &Policy) {
+        self.epoch = policy.epoch;
+        let former = std::mem::replace(&mut self.servers, policy.servers.clone());
+        self.lost.extend(&policy.lost);
         // Those that were there and are not any more are released. (One that has just joined knew
         // of nobody.)
         let released = former.iter().filter(|server| !self.servers.contains(server));
         self.lost.extend(released);
-        if word.homes.len() == self.view.ranks() {
-            self.homes.clone_from(&word.homes);
+        if policy.homes.len() == self.view.ranks() {
+            self.homes.clone_from(&policy.homes);
         }
         self.collecting = None;
     }
 
     /// What left for a server that died before it came there, if the policy says that it is this
     /// one's.
-    fn take_back_from_lost(
-        &mut self,
-        now: Duration,
-        word: &SchedulerMessage,
-        steps: &mut Vec<Step>,
-    ) {
-        for KeyRoute { key, route } in &word.routes {
+    fn take_back_from_lost(&mut self, now: Duration, routes: &[KeyRoute], steps: &mut Vec<Step>) {
+        for KeyRoute { key, route } in routes {
             let gone = |leaving: &&LeavingKey| self.is_gone(leaving.to);
             let left = self.leaving.get(key).filter(gone).is_some();
             if left

@@ -18,7 +18,8 @@ use bytes::Bytes;
 use super::decode::{
     DATA_TYPES_MAX, DecodeError, META_BYTES_MAX, NODES_MAX, check_data_types, check_nodes,
 };
-use super::message::{Command, Control, Device, Devices, EMPTY, Meta, Node, Role};
+use super::ids::EMPTY;
+use super::message::{Command, Control, Device, Devices, Meta, Node, Role};
 use layout::{FieldOffsets, HOSTNAME};
 pub(super) use layout::{GITHUB, PYPI};
 

@@ -7,12 +7,13 @@ use super::{Moving, WorkerOutput, WorkerSide};
 use crate::kv::KvError;
 use crate::kv::flights::Flights;
 use crate::wire::NodeId;
-use crate::wire::elastic::{KeyRoute, SchedulerMessage};
+use crate::wire::elastic::KeyRoute;
+use crate::wire::word::RoutedPolicy;
 
 impl<D> WorkerSide<D> {
     /// A new policy.
-    pub fn policy(&mut self, now: Duration, word: &SchedulerMessage, out: &mut WorkerOutput<D>) {
-        self.step(now, out, |moving, out| moving.flights.policy(now, word, &mut out.parts));
+    pub fn policy(&mut self, now: Duration, policy: &RoutedPolicy, out: &mut WorkerOutput<D>) {
+        self.step(now, out, |moving, out| moving.flights.policy(now, policy, &mut out.parts));
     }
 
     /// Where pieces are that have moved.

@@ -10,9 +10,10 @@ use crate::sync::lock;
 use pslite_core::server::{ServerOutput, ServerSide};
 use pslite_core::store::elastic::Due;
 use pslite_core::store::{StoreError, SumOrder};
-use pslite_core::wire::elastic::{Order, SchedulerMessage};
+use pslite_core::wire::elastic::Order;
 use pslite_core::wire::transfer::Transfer;
 use pslite_core::wire::trees::Overlay;
+use pslite_core::wire::word::RoutedPolicy;
 use pslite_core::wire::{Frames, Message, Meta, NodeId};
 use pslite_observe::log::{self, Level};
 
@@ -40,8 +41,8 @@ impl StoreServer {
     }
 
     /// A new policy.
-    pub(in crate::server) fn policy(&self, front: &Front, word: &SchedulerMessage) {
-        self.step(front, |side, out| side.policy(word, out));
+    pub(in crate::server) fn policy(&self, front: &Front, policy: &RoutedPolicy) {
+        self.step(front, |side, out| side.policy(policy, out));
     }
 
     /// These trees are in force.
@@ -72,10 +73,10 @@ impl StoreServer {
 
     /// The scheduler asks what is here, since servers are lost. One that was handed over has given
     /// away all, and says so.
-    pub(in crate::server) fn collect(&self, front: &Front, word: &SchedulerMessage) {
+    pub(in crate::server) fn collect(&self, front: &Front, epoch: u64, lost: &[NodeId]) {
         let Ok(serving) = self.serving(front) else { return };
         let mut out = ServerOutput::default();
-        lock(&serving.side).collect(word, &mut out);
+        lock(&serving.side).collect(epoch, lost, &mut out);
         self.perform(front, out);
     }
 

@@ -5,10 +5,12 @@ use bytes::Bytes;
 use crate::error::Result;
 use crate::running::NodeRef;
 use crate::server::front::Front;
+use pslite_core::cluster::Event;
 use pslite_core::server::{ServerOutput, messages};
 use pslite_core::store::{Answer, Outbound};
 use pslite_core::values::KvPairs;
 use pslite_core::wire::Meta;
+use pslite_core::wire::word::ClaimWord;
 use pslite_observe::log::{self, Level};
 
 /// Does what a side says: sends messages, then tells the scheduler what is claimed. `fixed`: why
@@ -23,7 +25,8 @@ pub(super) fn perform(
     send(front, node, sent);
     let Ok(node) = node else { return };
     for claimed in claimed {
-        node.event(claimed.into_event(fixed.map(str::to_owned), false));
+        let fixed = fixed.map(str::to_owned);
+        node.event(Event::Claims(ClaimWord { fixed, ..claimed }));
     }
 }
 

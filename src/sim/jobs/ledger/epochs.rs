@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use super::owners::Owned;
-use pslite_core::cluster::Policy;
 use pslite_core::wire::elastic::{KeyRoute, LiveWorker, Route};
+use pslite_core::wire::word::Policy;
 use pslite_core::wire::{Key, NodeId};
 
 /// See the module.

@@ -31,12 +31,12 @@ use self::sums::Sums;
 use self::waits::Waits;
 use super::workload::{Tensor, TensorSlice};
 use crate::app::Judge;
-use pslite_core::cluster::Policy;
 use pslite_core::invariant::Valid;
 use pslite_core::training::balance::Worker;
 use pslite_core::values::KvPairs;
 use pslite_core::wire::elastic::{Claim, KeyRoute};
 use pslite_core::wire::trees::Overlay;
+use pslite_core::wire::word::Policy;
 use pslite_core::wire::{Key, Meta, NodeId};
 
 /// Faults of one kind that are kept; one is enough to fail.

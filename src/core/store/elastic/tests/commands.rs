@@ -10,8 +10,8 @@ use crate::store::elastic::Due;
 use crate::store::pickled_tests::pickled;
 use crate::store::{Outbound, Outgoing};
 use crate::values::Space;
-use crate::wire::elastic::{SchedulerMessage, SchedulerMessageKind};
 use crate::wire::transfer::{ToldCommand, Transfer};
+use crate::wire::word::{Policy, RoutedPolicy};
 use crate::wire::{Meta, NodeId};
 
 const ALL: [NodeId; 4] = [8, 10, 12, 14];
@@ -46,15 +46,10 @@ impl Four {
     fn policy(&mut self, to: NodeId, epoch: u64, lost: &[NodeId]) -> Outbound {
         let servers: Vec<NodeId> = ALL.into_iter().filter(|id| !lost.contains(id)).collect();
         let homes = vec![servers[0], servers[1]];
-        let (kind, lost) = (SchedulerMessageKind::Policy.into(), lost.to_vec());
-        let word = SchedulerMessage {
-            kind,
-            epoch,
-            servers,
-            homes,
-            lost,
-            replicas: 1,
-            ..SchedulerMessage::default()
+        let lost = lost.to_vec();
+        let word = RoutedPolicy {
+            policy: Policy { epoch, servers, homes, lost, replicas: 1, ..Policy::default() },
+            ..RoutedPolicy::default()
         };
         let mut out = Outbound::default();
         self.store(to).policy(&word, &mut out);
@@ -182,16 +177,10 @@ fn the_last_one_serves() {
     let _ = four.policy(12, 3, &[8, 10]);
     assert!(four.waits(12));
     let mut out = Outbound::default();
-    let kind = SchedulerMessageKind::Policy.into();
     let (servers, homes, lost) = (vec![12], vec![12, 12], vec![8, 10, 14]);
-    let word = SchedulerMessage {
-        kind,
-        epoch: 4,
-        servers,
-        homes,
-        lost,
-        replicas: 1,
-        ..SchedulerMessage::default()
+    let word = RoutedPolicy {
+        policy: Policy { epoch: 4, servers, homes, lost, replicas: 1, ..Policy::default() },
+        ..RoutedPolicy::default()
     };
     four.store(12).policy(&word, &mut out);
     assert!(!four.waits(12));

@@ -6,8 +6,9 @@ use bytes::Bytes;
 use crate::store::{Outbound, Outgoing};
 use crate::store::{PART_BYTES, Store, StoreConfig, SumOrder};
 use crate::values::server_key_ranges;
-use crate::wire::elastic::{Holding, Order, Placed, SchedulerMessage, SchedulerMessageKind};
+use crate::wire::elastic::{Holding, Order, Placed};
 use crate::wire::transfer::{PieceName, Transfer, TransferKind, WrittenPiece};
+use crate::wire::word::{Policy, RoutedPolicy};
 use crate::wire::{Key, Meta, NodeId};
 
 const LENGTH: u64 = 40;
@@ -58,14 +59,16 @@ impl Three {
 
     fn policy(&mut self, to: NodeId, epoch: u64, draining: &[NodeId]) -> Outbound {
         let servers: Vec<NodeId> = self.stores.iter().map(|(id, _)| *id).collect();
-        let word = SchedulerMessage {
-            kind: SchedulerMessageKind::Policy.into(),
-            epoch,
-            homes: servers.clone(),
-            servers,
-            draining: draining.to_vec(),
-            replicas: 1,
-            ..SchedulerMessage::default()
+        let word = RoutedPolicy {
+            policy: Policy {
+                epoch,
+                homes: servers.clone(),
+                servers,
+                draining: draining.to_vec(),
+                replicas: 1,
+                ..Policy::default()
+            },
+            ..RoutedPolicy::default()
         };
         let mut out = Outbound::default();
         self.store(to).policy(&word, &mut out);
@@ -257,13 +260,8 @@ fn a_confirmation_of_an_earlier_time_makes_nothing_safe() {
 #[test]
 fn who_has_claimed_nothing_confirms_nothing_before_the_next_policy() {
     let mut three = Three::new(3, 1);
-    let word = SchedulerMessage {
-        kind: SchedulerMessageKind::Collect.into(),
-        epoch: 2,
-        ..SchedulerMessage::default()
-    };
     assert!(
-        !three.store(10).collect(&word).is_empty() && three.store(12).collect(&word).is_empty()
+        !three.store(10).collect(2, &[]).is_empty() && three.store(12).collect(2, &[]).is_empty()
     );
     let round = three.push(9);
     assert_eq!(three.settle(8, round), 1, "10 has claimed its copy");
@@ -312,8 +310,7 @@ fn nothing_leaves_for_one_of_whose_death_the_claims_are() {
     assert_eq!(kinds(&open), []);
     let order = Order { key: key(), from: 0, to: LENGTH, owner: 12 };
     three.store(8).orders(&[order], &mut Outbound::default());
-    let word = SchedulerMessage { epoch: 2, lost: vec![12], ..SchedulerMessage::default() };
-    let claims = three.store(8).collect(&word);
+    let claims = three.store(8).collect(2, &[12]);
     assert_eq!(claims.iter().filter(|claim| claim.holding == Holding::Owner as i32).count(), 1);
     let round = three.push(11);
     assert_eq!(kinds(&round), [(10, TransferKind::Round)], "it stays where it was claimed");

@@ -10,10 +10,9 @@ use crate::store::command::Head;
 use crate::store::pickled_tests::pickled;
 use crate::store::{Outbound, Outgoing};
 use crate::values::server_key_ranges;
-use crate::wire::elastic::{
-    KeyRoute, Mark, Order, Placed, Route, SchedulerMessage, SchedulerMessageKind,
-};
+use crate::wire::elastic::{KeyRoute, Mark, Order, Placed, Route};
 use crate::wire::transfer::{Transfer, TransferKind};
+use crate::wire::word::{Policy, RoutedPolicy};
 use crate::wire::{FlatTransfer, Key, Meta, NodeId};
 
 const LENGTH: usize = 40;
@@ -208,11 +207,11 @@ fn spoil(Outgoing { to, transfer, mut frames }: Outgoing, wrong: &Wrong) -> Outg
 
 /// Gives a store a transfer. If it is refused, nothing has changed; what was there is still served.
 fn give(store: &mut Store, from: NodeId, transfer: &Transfer, frames: &[Bytes]) -> bool {
-    let before = store.collect(&SchedulerMessage::default());
+    let before = store.collect(0, &[]);
     let taken = store.transfer(from, transfer, frames, &mut Outbound::default());
     if let Err(error) = &taken {
         assert!(!error.to_string().is_empty());
-        assert_eq!(store.collect(&SchedulerMessage::default()), before, "{error}: {transfer:?}");
+        assert_eq!(store.collect(0, &[]), before, "{error}: {transfer:?}");
     }
     taken.is_ok()
 }
@@ -325,24 +324,16 @@ proptest! {
     ) {
         let (mut stores, _) = pair();
         for (epoch, servers, lost, routes) in words {
-            let word = SchedulerMessage {
-                kind: SchedulerMessageKind::Policy.into(),
-                epoch,
-                homes: servers.iter().copied().take(2).collect(),
-                servers,
-                lost,
-                replicas: 1,
-                routes: routes
-                    .iter()
-                    .map(|&(key, from, to, owner, promoted)| {
-                        let term = if promoted { epoch << 32 } else { to };
-                        let key = keys()[(key % 2) as usize];
-                        KeyRoute { key, route: Route { from, to, term, owner } }
-                    })
-                    .collect(),
-                ..SchedulerMessage::default()
-            };
-            stores[0].collect(&word);
+            let known = routes.iter().map(|&(key, from, to, owner, promoted)| {
+                let term = if promoted { epoch << 32 } else { to };
+                let key = keys()[(key % 2) as usize];
+                KeyRoute { key, route: Route { from, to, term, owner } }
+            });
+            let homes = servers.iter().copied().take(2).collect();
+            let policy =
+                Policy { epoch, homes, servers, lost, replicas: 1, ..Policy::default() };
+            let word = RoutedPolicy { policy, routes: known.collect() };
+            stores[0].collect(epoch, &word.policy.lost);
             stores[0].policy(&word, &mut Outbound::default());
             let moves: Vec<Order> = routes
                 .iter()

@@ -12,9 +12,8 @@ use crate::store::command::Head;
 use crate::store::elastic::Due;
 use crate::store::{PART_BYTES, Store, StoreConfig, SumOrder};
 use crate::values::server_key_ranges;
-use crate::wire::elastic::{
-    Claim, KeyRoute, LiveWorker, Placed, Route, SchedulerMessage, SchedulerMessageKind,
-};
+use crate::wire::elastic::{Claim, KeyRoute, LiveWorker, Placed, Route};
+use crate::wire::word::{Policy, RoutedPolicy};
 use crate::wire::{Key, Meta, NodeId};
 
 const LENGTH: usize = 4;
@@ -129,19 +128,20 @@ impl Job {
             customers: customers.clone(),
             incarnation: 0,
         });
-        let word = SchedulerMessage {
-            kind: SchedulerMessageKind::Policy.into(),
-            epoch,
-            homes: servers.clone(),
+        let word = RoutedPolicy {
+            policy: Policy {
+                epoch,
+                homes: servers.clone(),
+                lost: lost.to_vec(),
+                replicas: u32::from(servers.len() > 1),
+                live: live.collect(),
+                servers,
+                ..Policy::default()
+            },
             routes: routes.collect(),
-            lost: lost.to_vec(),
-            replicas: u32::from(servers.len() > 1),
-            live: live.collect(),
-            servers,
-            ..SchedulerMessage::default()
         };
         let mut answered = Vec::new();
-        for id in word.servers.clone() {
+        for id in word.policy.servers.clone() {
             let mut out = Outbound::default();
             self.store(id).policy(&word, &mut out);
             answered.extend(self.settle(id, out));

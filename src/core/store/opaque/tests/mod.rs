@@ -11,8 +11,9 @@ use super::first_pushes::FirstPushes;
 use super::*;
 use crate::store::{Answer, Outgoing, StoreError};
 use crate::wire::FlatTransfer;
-use crate::wire::elastic::{Holding, KeyRoute, OPAQUE_END, Order, Placed, SchedulerMessage};
+use crate::wire::elastic::{Holding, KeyRoute, OPAQUE_END, Order, Placed};
 use crate::wire::transfer::{FirstPush, Transfer, TransferKind};
+use crate::wire::word::{Policy, RoutedPolicy};
 
 const NOW: Duration = Duration::ZERO;
 const KEY: Key = 7;
@@ -25,13 +26,13 @@ fn server(id: NodeId, stateless: bool) -> Opaque {
     server
 }
 
-fn policy(epoch: u64) -> SchedulerMessage {
-    SchedulerMessage {
-        epoch,
-        servers: vec![8, 10],
-        homes: vec![8, 10],
-        ..SchedulerMessage::default()
-    }
+fn policy(epoch: u64) -> RoutedPolicy {
+    at_homes(epoch, [8, 10], Vec::new())
+}
+
+fn at_homes(epoch: u64, homes: [NodeId; 2], routes: Vec<KeyRoute>) -> RoutedPolicy {
+    let (servers, homes) = (vec![8, 10], homes.to_vec());
+    RoutedPolicy { policy: Policy { epoch, servers, homes, ..Policy::default() }, routes }
 }
 
 fn key_bytes(key: Key) -> Bytes {
@@ -314,11 +315,10 @@ fn a_key_that_cannot_be_given_or_taken_stays() {
 #[test]
 fn between_claims_and_policy_nothing_is_new_and_no_former_owner_is_told() {
     let (mut old, mut new) = (server(8, false), server(10, false));
-    let collect = SchedulerMessage { epoch: 2, ..SchedulerMessage::default() };
-    assert!(new.collect(&collect).is_empty());
+    assert!(new.collect(2, &[]).is_empty());
     moved(&mut old, &mut new);
     assert!(import(&mut new, Ok(())).is_empty(), "the claims of both would have nothing of it");
-    assert_eq!(old.collect(&collect).len(), 1);
+    assert_eq!(old.collect(2, &[]).len(), 1);
     let mut steps = Vec::new();
     let other = [key_bytes(KEY + 1), Bytes::new()];
     old.serve(NOW, push(9, 2), &other, &mut steps);
@@ -327,7 +327,7 @@ fn between_claims_and_policy_nothing_is_new_and_no_former_owner_is_told() {
     assert!(steps.is_empty(), "an older policy");
     new.policy(NOW, &policy(2), &mut steps);
     assert_eq!(sent(&steps).transfer.kind(), TransferKind::Moved);
-    let word = SchedulerMessage { homes: vec![10, 10], ..policy(2) };
+    let word = at_homes(2, [10, 10], Vec::new());
     let mut steps = Vec::new();
     old.policy(NOW, &word, &mut steps);
     assert!(again(&steps).is_empty(), "its home is the other one now");
@@ -338,7 +338,7 @@ fn a_new_home_learns_of_the_keys_of_its_range() {
     let mut server = server(10, false);
     let known = Route { from: 0, to: OPAQUE_END, term: TERM, owner: 8 };
     let routes = vec![KeyRoute { key: KEY, route: known }];
-    let word = SchedulerMessage { homes: vec![10, 10], routes, ..policy(2) };
+    let word = at_homes(2, [10, 10], routes);
     let later = placed(push(9, 1), |placed| placed.epoch = 2);
     assert!(serve(&mut server, NOW, later).is_empty(), "a policy that is not here yet");
     let mut steps = Vec::new();
@@ -428,7 +428,7 @@ fn a_key_whose_new_owner_dies_before_it_leaves_stays() {
         answered(&mut old, push(9, 1));
         let number = given(&serve(&mut old, NOW, push(11, 1)));
         assert!(order(&mut old, NOW, 10).is_empty());
-        old.collect(&SchedulerMessage { epoch: 2, lost: vec![10], ..SchedulerMessage::default() });
+        old.collect(2, &[10]);
         old.answered(number, 0).unwrap();
         assert!(advance(&mut old, NOW).is_empty());
         assert_eq!(held_as(&old), [(Holding::Owner, TERM)]);

@@ -13,6 +13,7 @@ use crate::kv::flights::{Answered as Part, Flights, PartAnswer, Slice};
 use crate::random::Random;
 use crate::values::{Form, KvPairs};
 use crate::wire::elastic::Claim;
+use crate::wire::word::{Policy, RoutedPolicy};
 
 const SERVERS: [NodeId; 3] = [8, 10, 12];
 const WORKERS: [NodeId; 2] = [9, 11];
@@ -57,9 +58,10 @@ enum Message {
     /// The answer has arrived.
     Arrived(Fetch),
     Transfer(Outgoing),
-    Collect(SchedulerMessage),
+    /// With the epoch of the policy that is made.
+    Collect(u64),
     Claims(Vec<Claim>),
-    Policy(SchedulerMessage),
+    Policy(RoutedPolicy),
     Orders(Vec<Order>),
 }
 
@@ -160,13 +162,9 @@ impl Play {
         let able: Vec<NodeId> = self.serving.iter().copied().filter(stays).collect();
         let homes = (0..SERVERS.len()).map(|rank| able[(rank + turn) % able.len()]).collect();
         let (epoch, servers) = (self.epoch, self.serving.clone());
-        let word = SchedulerMessage {
-            epoch,
-            servers,
-            homes,
+        let word = RoutedPolicy {
+            policy: Policy { epoch, servers, homes, released, ..Policy::default() },
             routes,
-            released,
-            ..SchedulerMessage::default()
         };
         for to in SERVERS.iter().chain(&WORKERS) {
             self.post(SCHEDULER, *to, Message::Policy(word.clone()));
@@ -434,9 +432,9 @@ impl Play {
             Message::Orders(orders) => {
                 self.step(id, |keys, now, steps| keys.orders(now, &orders, steps));
             }
-            Message::Collect(word) => {
+            Message::Collect(epoch) => {
                 let Some(server) = self.servers.get_mut(&id) else { return };
-                let claims = server.keys.collect(&word);
+                let claims = server.keys.collect(epoch, &[]);
                 self.post(id, SCHEDULER, Message::Claims(claims));
             }
             Message::Answer(..) | Message::Claims(_) => unreachable!("no message for a server"),
@@ -475,9 +473,8 @@ impl Play {
         }
         self.epoch += 1;
         self.collecting = true;
-        let word = SchedulerMessage { epoch: self.epoch, ..SchedulerMessage::default() };
         for to in self.serving.clone() {
-            self.post(SCHEDULER, to, Message::Collect(word.clone()));
+            self.post(SCHEDULER, to, Message::Collect(self.epoch));
         }
     }
 
