@@ -224,9 +224,7 @@ fn a_push_before_the_first_policy_makes_a_key_that_moves() {
     let (servers, homes) = (vec![server_id(0)], vec![server_id(0)]);
     let policy = Policy { epoch: 1, servers, homes, workers: 1, ..Policy::default() };
     let policy = RoutedPolicy { policy, routes: Vec::new() };
-    let mut control = Control::new(Command::Heartbeat);
-    control.word = Some(Box::new(Word::Policy { policy, text: String::new() }));
-    job.tell(control);
+    job.tell(Control::saying(Word::Policy { policy, text: String::new() }));
     job.worker.hear("answer", |meta| is_answer(meta).then_some(()));
     let claims =
         job.scheduler.hear("claim", |meta| match meta.control.as_ref()?.word.as_deref()? {

@@ -11,7 +11,7 @@ use pslite::node::{Lookup, Postoffice};
 use pslite::transport::carrier::Endpoint;
 use pslite::transport::zmq::Question;
 use pslite::wire::word::{AnswerWay, Word};
-use pslite::wire::{Command, Control, Message, decode_meta, encode_meta};
+use pslite::wire::{Control, Message, decode_meta, encode_meta};
 
 use super::ports::free_port;
 use super::{LIMIT, Scheduler, finish, pslite, text, until};
@@ -145,9 +145,8 @@ fn a_port_where_nobody_listens_is_not_waited_for() {
 
 /// Asks as an operator does that listens at `told`, if that is one of an earlier version.
 fn ask(port: u16, told: &str, own_connection: bool) -> Question {
-    let mut control = Control::new(Command::Heartbeat);
     let way = AnswerWay { own_connection, listens_at: told.to_owned() };
-    control.word = Some(Box::new(Word::Status(way)));
+    let control = Control::saying(Word::Status(way));
     let mut meta = Vec::new();
     encode_meta(&Message::control(control).meta, &mut meta);
     let place = Endpoint::Tcp { host: "127.0.0.1".to_owned(), port };

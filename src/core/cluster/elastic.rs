@@ -199,10 +199,8 @@ impl Cluster {
     }
 
     pub(super) fn word_message(&mut self, word: Word) -> Message {
-        let mut control = Control::new(Command::Heartbeat);
-        control.nodes = vec![Node { customer_id: 0, ..self.me.clone() }];
-        control.word = Some(Box::new(word));
-        self.control(control)
+        let nodes = vec![Node { customer_id: 0, ..self.me.clone() }];
+        self.control(Control { nodes, ..Control::saying(word) })
     }
 
     /// A word of a member of this job, or of its scheduler.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{Action, Cluster, JobFailure, JobFailureKind, Level};
 use crate::text;
 use crate::wire::word::Word;
-use crate::wire::{Command, Control, EMPTY, Node, NodeId, Role, SCHEDULER, ability};
+use crate::wire::{Control, EMPTY, Node, NodeId, Role, SCHEDULER, ability};
 
 /// For how long a scheduler whose job cannot begin waits for those that have yet to come: as long
 /// as the nodes of a job need to start.
@@ -197,7 +197,5 @@ impl Cluster {
 /// would answer that, and end because it does not know it.)
 #[must_use]
 pub fn giving_up(text: String, incarnation: u64) -> crate::wire::Message {
-    let mut control = Control::new(Command::Heartbeat);
-    control.word = Some(Box::new(Word::GivesUp { text, incarnation }));
-    crate::wire::Message::control(control)
+    crate::wire::Message::control(Control::saying(Word::GivesUp { text, incarnation }))
 }

@@ -360,6 +360,12 @@ impl Control {
             origin: None,
         }
     }
+
+    /// A heartbeat that says something.
+    #[must_use]
+    pub fn saying(word: Word) -> Self {
+        Self { word: Some(Box::new(word)), ..Self::new(Command::Heartbeat) }
+    }
 }
 
 /// Everything about a message but its data frames.

@@ -10,7 +10,7 @@ use pslite_core::store::saved::{SavedArray, SavedModel};
 use pslite_core::wire::agreement::Fact;
 use pslite_core::wire::save::{SaveAsked, SaveTold, SavedPiece};
 use pslite_core::wire::word::Word;
-use pslite_core::wire::{self, Command, Control, Message};
+use pslite_core::wire::{self, Control, Message};
 use pslite_observe::awake;
 use pslite_transport::carrier::{Endpoint, TransportError};
 use pslite_transport::zmq::Question;
@@ -114,8 +114,7 @@ impl Server {
 
     fn ask(&mut self, asked: SaveAsked) -> Result<SaveTold> {
         let fail = |error: TransportError| NodeError::Address(error.to_string());
-        let mut control = Control::new(Command::Heartbeat);
-        control.word = Some(Box::new(Word::Save(asked.write())));
+        let control = Control::saying(Word::Save(asked.write()));
         let mut meta = Vec::new();
         wire::encode_meta(&Message::control(control).meta, &mut meta);
         match &mut self.question {

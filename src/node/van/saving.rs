@@ -6,7 +6,7 @@ use bytes::Bytes;
 use super::Van;
 use pslite_core::wire::save::SaveAsked;
 use pslite_core::wire::word::{OperatorAnswer, Word};
-use pslite_core::wire::{Command, Control, Message, Meta, Role};
+use pslite_core::wire::{Control, Message, Meta, Role};
 
 /// What is said where no store of ours has the values.
 const NO_STORE: &str = "the values of this server are its application's own: pslite save reads \
@@ -31,8 +31,6 @@ impl Van {
         let asked = SaveAsked::read(question(meta)?.clone()).ok_or("the question is malformed");
         let told = asked.and_then(|asked| self.customers.saved(asked).ok_or(NO_STORE));
         let answer = told.map(|told| OperatorAnswer { text: String::new(), told: told.write() });
-        let mut control = Control::new(Command::Heartbeat);
-        control.word = Some(Box::new(Word::Told(answer.map_err(str::to_owned))));
-        Some(Message::control(control))
+        Some(Message::control(Control::saying(Word::Told(answer.map_err(str::to_owned)))))
     }
 }

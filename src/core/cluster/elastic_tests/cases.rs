@@ -5,8 +5,7 @@ use crate::cluster::{Action, Cluster, Event, JobFailure, MemberState, Tell};
 use crate::wire::topic::{ProbeRequest, Topic};
 use crate::wire::word::{AnswerWay, ClaimWord, Difference, OperatorAnswer, RoutedPolicy, Word};
 use crate::wire::{
-    ALL_GROUP, Command, Control, Message, NodeId, Origin, Role, SCHEDULER, SERVER_GROUP, ability,
-    server_id,
+    ALL_GROUP, Control, Message, NodeId, Origin, Role, SCHEDULER, SERVER_GROUP, ability, server_id,
 };
 
 impl World {
@@ -380,16 +379,12 @@ fn nonsense_of_strangers_changes_nothing() {
     let mut world = with_values(2);
     let before = world.actions[0].len();
     for text in ["", "host", ":1", "host:0", "host:99999", &format!("{}:1", "x".repeat(300))] {
-        let mut control = Control::new(Command::Heartbeat);
-        control.word = Some(Box::new(Word::Drain { server: 8, way: way(false, text) }));
-        world.feed(0, Event::Received { from: None, message: Message::control(control) });
+        world.feed(0, by_stranger(Word::Drain { server: 8, way: way(false, text) }));
     }
     let text = "host:1".to_owned();
     let policy = Word::Policy { policy: RoutedPolicy::default(), text };
     for word in [Word::Claims(ClaimWord::default()), policy, Word::Unknown] {
-        let mut control = Control::new(Command::Heartbeat);
-        control.word = Some(Box::new(word));
-        world.feed(0, Event::Received { from: None, message: Message::control(control) });
+        world.feed(0, by_stranger(word));
     }
     assert_eq!(world.actions[0].len(), before);
     for _ in 0..200 {
@@ -405,10 +400,13 @@ impl World {
     }
 }
 
+fn by_stranger(word: Word) -> Event {
+    Event::Received { from: None, message: Message::control(Control::saying(word)) }
+}
+
 /// An operator asks from 10.0.0.9.
 pub(super) fn question(word: Word) -> Event {
-    let mut control = Control::new(Command::Heartbeat);
-    control.word = Some(Box::new(word));
+    let mut control = Control::saying(word);
     control.origin = Some(Origin { address: "10.0.0.9".parse().unwrap(), is_here: false });
     Event::Received { from: None, message: Message::control(control) }
 }

@@ -17,11 +17,7 @@ fn nothing_is_asked_of_a_server_before_its_first_policy() {
         server.handle(SECOND, Event::Received { from: Some(SCHEDULER), message }, &mut out);
         out
     };
-    let says = |word: &Word| {
-        let mut control = Control::new(Command::Heartbeat);
-        control.word = Some(Box::new(word.clone()));
-        control
-    };
+    let says = |word: &Word| Control::saying(word.clone());
     let questions = [
         Word::Collect { epoch: 2, lost: Vec::new(), text: String::new() },
         Word::Orders { epoch: 2, moves: Vec::new() },
