@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::error::{NodeError, Result};
 use crate::sync::lock;
 use available::Available;
-use exchange::ExchangeDesk;
+use exchange::LockedExchange;
 use pslite_core::cluster::Tell;
 use pslite_core::training::balance::clock::{ComputeClock, Computed, PushedKey};
 use pslite_core::training::balance::{Coordinator, Gone, Outbox, Worker};
@@ -38,7 +38,7 @@ pub(crate) struct Training {
     clock: Mutex<ComputeClock>,
     available: Mutex<Available>,
     /// A scheduler's, of a job that exchanges deltas.
-    pub(crate) exchange: ExchangeDesk,
+    pub(crate) exchange: LockedExchange,
 }
 
 impl Training {

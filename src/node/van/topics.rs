@@ -140,7 +140,7 @@ impl Van {
         if self.state.settings.role == Role::Scheduler {
             let spec = core.cluster.exchange()?;
             let awaited = || core.cluster.awaited_workers();
-            let words = self.training.exchange.asked(from, bytes, &spec, awaited);
+            let words = self.training.exchange.handle(from, bytes, &spec, awaited);
             return (!words.is_empty()).then_some(Event::Tell(words));
         }
         let word = ExchangeWord::read(bytes)?;

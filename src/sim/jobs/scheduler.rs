@@ -15,8 +15,11 @@ use pslite_core::placement::graph::Topology;
 use pslite_core::random::Random;
 use pslite_core::scheduler::{LogLines, PlannerSettings, Planners};
 use pslite_core::training::balance::{Coordinator, Gone, Outbox, Worker};
+use pslite_core::training::exchange::SchedulerExchange;
+use pslite_core::training::exchange::coordinator::ExchangeOutbox;
 use pslite_core::wire::balance::{BalanceKind, BalanceMessage};
 use pslite_core::wire::elastic::{CopyPlace, Order};
+use pslite_core::wire::exchange::word::ExchangeReport;
 use pslite_core::wire::topic::Topic;
 use pslite_core::wire::word::RoutedPolicy;
 use pslite_core::wire::{ALL_GROUP, NodeId};
@@ -98,7 +101,7 @@ pub(super) struct Scheduler {
     /// The sessions by which workers share batches.
     coordinator: Coordinator,
     /// How workers align that exchange deltas.
-    exchange: exchange::Desk,
+    exchange: SchedulerExchange,
     /// The planners, where keys are placed.
     planners: Option<Planners>,
     planning_since: Duration,
@@ -117,7 +120,7 @@ impl Scheduler {
             settled: false,
             draining: BTreeMap::new(),
             coordinator: Coordinator::default(),
-            exchange: exchange::Desk::default(),
+            exchange: SchedulerExchange::default(),
             sabotage,
         }
     }
@@ -155,14 +158,16 @@ impl Scheduler {
                     self.batches_without(view, id, gone, ledger, out);
                 }
                 if !self.sabotage.meets_the_dead() {
-                    self.exchange.lost(id, out);
-                    self.exchange.awaits(view, out);
+                    let mut words = ExchangeOutbox::new();
+                    self.exchange.lost(id, &mut words);
+                    exchange::say(words, out);
+                    self.awaits(view, out);
                 }
             }
             Input::CustomerLeft { id, .. } => {
                 self.batches_without(view, id, Gone::HasLeft, ledger, out);
                 if !self.sabotage.meets_the_dead() {
-                    self.exchange.awaits(view, out);
+                    self.awaits(view, out);
                 }
             }
             Input::Elastic(action) => match *action {
@@ -170,7 +175,7 @@ impl Scheduler {
                     ledger.policy(view.process, &policy);
                     routes.iter().for_each(|route| ledger.route(route));
                     if !self.sabotage.meets_the_dead() {
-                        self.exchange.awaits(view, out);
+                        self.awaits(view, out);
                     }
                 }
                 Action::Overlay(overlay) => ledger.overlay(&overlay),
@@ -178,7 +183,7 @@ impl Scheduler {
                     self.asked(view, from, &bytes, ledger, out)
                 }
                 Action::Told { from, topic: Topic::Exchange, bytes } => {
-                    self.exchange.asked(view, from, &bytes, &self.sabotage, out);
+                    self.exchanges(view, from, &bytes, out);
                     ledger.promised(view.process, self.exchange.validate());
                 }
                 Action::Told { from, topic: Topic::Measure, bytes } => {
@@ -191,12 +196,33 @@ impl Scheduler {
             Input::Tick => {
                 self.place(view, ledger, out);
                 self.look_at_drained(view, ledger);
-                self.exchange.tick(view.now, out);
+                let mut words = ExchangeOutbox::new();
+                self.exchange.tick(view.now, &mut words);
+                exchange::say(words, out);
                 self.plant(view, out);
                 self.tick(view, out);
             }
             _ => {}
         }
+    }
+
+    /// A worker says how its exchange is.
+    fn exchanges(&mut self, view: &View<'_>, from: NodeId, word: &[u8], out: &mut Vec<Output>) {
+        let (Some(spec), Some(report)) = (view.cluster.exchange(), ExchangeReport::read(word))
+        else {
+            return;
+        };
+        let (report, mut words) = (self.sabotage.report(report), ExchangeOutbox::new());
+        let awaited = || view.cluster.awaited_workers();
+        self.exchange.handle(from, report, &spec, awaited, &mut words);
+        exchange::say(words, out);
+    }
+
+    /// Whom rounds wait for may have changed.
+    fn awaits(&mut self, view: &View<'_>, out: &mut Vec<Output>) {
+        let mut words = ExchangeOutbox::new();
+        self.exchange.awaits(|| view.cluster.awaited_workers(), &mut words);
+        exchange::say(words, out);
     }
 
     /// A worker says something about its batches.

@@ -13,6 +13,7 @@
 //!   workers align.
 //! - [`aligning`] is what such a worker says to the scheduler, and [`coordinator`] the scheduler's
 //!   end of it. It also says how many rounds are in flight, and how many steps a stretch has.
+//!   `scheduled` is what a scheduler has of it before a worker has said anything, too.
 //! - `overview` is what people are told of it.
 //! - [`spec`] reads what a job was asked for, and checks what a policy says.
 //! - `sections` cuts the tensors; [`pace`] says how long a worker computes without a result, and
@@ -31,6 +32,7 @@ pub mod pace;
 pub mod rest;
 #[cfg(test)]
 mod rest_tests;
+mod scheduled;
 mod sections;
 pub mod spec;
 #[cfg(test)]
@@ -41,3 +43,4 @@ pub use coordinator::ExchangeCoordinator;
 pub use gauge::Gauge;
 pub use machine::{Act, Counts, Exchange, Hold, Push, PushTurn};
 pub use rest::Rest;
+pub use scheduled::SchedulerExchange;
