@@ -4,7 +4,7 @@
 //! Who calls it:
 //!
 //! - `pslite sim` after each step, for the whole state of who was given something. A state of many
-//!   keys is looked at as a whole every so many steps only (`sim/jobs/looks`);
+//!   keys is looked at as a whole every so many steps only (`sim/jobs/promises`);
 //! - debug builds at the end of each entry of a machine ([`debug`]): there it looks only at what
 //!   the entry touched, so that it costs no more the more keys there are. An entry that goes over
 //!   all keys itself (a policy) is followed by a look at all.

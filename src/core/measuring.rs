@@ -194,7 +194,7 @@ impl Measuring {
             return;
         }
         self.looked_idle = now;
-        senders().into_iter().for_each(|peer| self.receiver.expect(peer, now));
+        senders().into_iter().for_each(|peer| self.receiver.add_link(peer, now));
     }
 
     /// The links that are to be probed, if it is time.

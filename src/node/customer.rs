@@ -202,7 +202,7 @@ impl CustomerHandle {
     /// # Errors
     /// The node is not started.
     pub fn expect_pull(&self, keys: Bytes, sink: Box<dyn PullSink>, done: Done) -> Result<i32> {
-        self.shared().worker.expect(keys, Some(sink), done)
+        self.shared().worker.open_request(keys, Some(sink), done)
     }
 
     /// Pushes, pulls or both. Returns the number of the request.
@@ -233,7 +233,7 @@ impl CustomerHandle {
     /// # Errors
     /// The node is not started, or this customer is no KVWorker.
     pub fn expect_push(&self, done: Done) -> Result<i32> {
-        self.shared().worker.expect(Bytes::new(), None, done)
+        self.shared().worker.open_request(Bytes::new(), None, done)
     }
 
     /// As [`Self::send`], but the caller has cut the pairs: `parts` has a server's rank, and the

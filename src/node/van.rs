@@ -35,7 +35,7 @@ use crate::address;
 use crate::customers::Customers;
 use crate::descriptors;
 use crate::error::{NodeError, Result};
-use crate::planning::{Desk, NodeGauge};
+use crate::planning::{NodeGauge, PlanningDriver};
 use crate::recipient::AtOnce;
 use crate::running::{NodeState, RunningNode};
 use crate::settings::Settings;
@@ -87,7 +87,7 @@ pub(crate) struct Van {
     /// What this node measures for the scheduler.
     gauge: NodeGauge,
     /// The scheduler's planner.
-    desk: Desk,
+    planning: PlanningDriver,
     /// Batch sizes.
     training: Training,
     /// Carries data between nodes of ours; all else takes `transport`.
@@ -152,7 +152,7 @@ impl Van {
             stopping: AtomicBool::new(false),
             random: AtomicU64::new(incarnation | 1),
             gauge: NodeGauge::default(),
-            desk: Desk::default(),
+            planning: PlanningDriver::default(),
             training: Training::default(),
             native: native.map(|(transport, _)| DataPlane::new(transport)),
             early: EarlyMessages::default(),

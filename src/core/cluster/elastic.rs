@@ -204,7 +204,7 @@ impl Cluster {
     }
 
     /// A word of a member of this job, or of its scheduler.
-    pub(super) fn worded(
+    pub(super) fn take_word(
         &mut self,
         now: Duration,
         from: NodeId,

@@ -148,7 +148,7 @@ impl Cluster {
     }
 
     /// A word of somebody who is not in the job: an operator, or a node that will not be.
-    pub(super) fn worded_by_stranger(
+    pub(super) fn take_word_of_stranger(
         &mut self,
         now: Duration,
         control: &Control,

@@ -16,7 +16,7 @@ impl Cluster {
         control: &Control,
         out: &mut Vec<Action>,
     ) {
-        let Some(from) = from else { return self.worded_by_stranger(now, control, out) };
+        let Some(from) = from else { return self.take_word_of_stranger(now, control, out) };
         if self.is_scheduler() && self.is_gone(from) {
             return self.back_from_the_dead(now, from, out);
         }
@@ -34,7 +34,7 @@ impl Cluster {
             if self.signs.heard.contains_key(&from) {
                 self.signs.heard.insert(from, now);
             }
-            self.worded(now, from, word, out);
+            self.take_word(now, from, word, out);
             if !matches!(**word, Word::Report { .. }) {
                 return; // Not a sign of life with a word in it.
             }

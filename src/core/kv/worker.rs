@@ -196,7 +196,7 @@ impl<D> WorkerRequests<D> {
     ///
     /// # Errors
     /// The payload, if there is no such request in flight.
-    pub fn expect(&mut self, ts: i32, pending: Pending<D>) -> Result<(), D> {
+    pub fn open(&mut self, ts: i32, pending: Pending<D>) -> Result<(), D> {
         if self.tracker.is_settled(ts) || !self.tracker.hold(ts) {
             return Err(pending.payload);
         }

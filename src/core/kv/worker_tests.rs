@@ -19,7 +19,7 @@ fn pull(keys: &[u64]) -> Pending<&'static str> {
 fn the_callback_comes_before_done() {
     let mut requests = WorkerRequests::new();
     let ts = requests.new_request(&[8, 10]);
-    requests.expect(ts, Pending::push("push")).unwrap();
+    requests.open(ts, Pending::push("push")).unwrap();
     assert_eq!(requests.on_response(ts, 10, Response::default()), None);
     let finished = requests.on_response(ts, 8, Response::default()).unwrap();
     assert_eq!(finished, Finished { ts, payload: "push", outcome: Ok(None) });
@@ -35,7 +35,7 @@ fn a_request_that_is_taken_back_has_one_end() {
     let mut requests = WorkerRequests::new();
     let mut begun = || {
         let ts = requests.new_request(&[8, 10]);
-        requests.expect(ts, Pending::push("push")).unwrap();
+        requests.open(ts, Pending::push("push")).unwrap();
         ts
     };
     let (first, second) = (begun(), begun());
@@ -61,7 +61,7 @@ fn a_request_that_is_taken_back_has_one_end() {
 fn a_pull_brings_its_values_in_order() {
     let mut requests = WorkerRequests::new();
     let ts = requests.new_request(&[8, 10, 12]);
-    requests.expect(ts, pull(&[1, 5, 9])).unwrap();
+    requests.open(ts, pull(&[1, 5, 9])).unwrap();
     assert_eq!(requests.skip(ts, 10), None);
     assert_eq!(requests.on_response(ts, 12, answer(&[9], &[3])), None);
     let finished = requests.on_response(ts, 8, answer(&[1, 5], &[1, 2])).unwrap();
@@ -73,7 +73,7 @@ fn a_pull_brings_its_values_in_order() {
 fn repeated_late_and_unknown_answers_change_nothing() {
     let mut requests = WorkerRequests::new();
     let ts = requests.new_request(&[8, 10]);
-    requests.expect(ts, pull(&[1, 9])).unwrap();
+    requests.open(ts, pull(&[1, 9])).unwrap();
     requests.on_response(ts, 8, answer(&[1], &[1]));
     assert_eq!(requests.on_response(ts, 8, answer(&[1], &[1])), None);
     assert_eq!(requests.on_response(ts, 14, answer(&[9], &[9])), None);
@@ -91,15 +91,15 @@ fn repeated_late_and_unknown_answers_change_nothing() {
 fn all_servers_skipped_finishes_at_once() {
     let mut requests = WorkerRequests::new();
     let ts = requests.new_request(&[8, 10]);
-    requests.expect(ts, pull(&[])).unwrap();
+    requests.open(ts, pull(&[])).unwrap();
     assert_eq!(requests.skip(ts, 8), None);
     assert_eq!(requests.skip(ts, 10).unwrap().outcome, Ok(Some(Assembled::default())));
     let ts = requests.new_request(&[8, 10]);
-    requests.expect(ts, Pending::push("push")).unwrap();
+    requests.open(ts, Pending::push("push")).unwrap();
     assert!(requests.add_response(ts, 2).is_some());
     // Nobody to ask: the payload comes back, its callback is due.
     let ts = requests.new_request(&[]);
-    assert_eq!(requests.expect(ts, Pending::push("now")), Err("now"));
+    assert_eq!(requests.open(ts, Pending::push("now")), Err("now"));
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn a_request_without_callback_is_done_when_answered() {
 fn a_refusal_ends_the_whole_request_at_once() {
     let mut requests = WorkerRequests::new();
     let ts = requests.new_request(&[8, 10]);
-    requests.expect(ts, pull(&[1, 9])).unwrap();
+    requests.open(ts, pull(&[1, 9])).unwrap();
     let finished = requests.on_response(ts, 10, refusal("unknown key 9")).unwrap();
     let error = finished.outcome.unwrap_err();
     assert_eq!(error.to_string(), format!("request {ts} failed at node 10: unknown key 9"));
@@ -133,7 +133,7 @@ fn a_refusal_ends_the_whole_request_at_once() {
 fn what_this_worker_refuses_counts_as_refused() {
     let mut requests = WorkerRequests::new();
     let ts = requests.new_request(&[8]);
-    requests.expect(ts, Pending::push("done")).unwrap();
+    requests.open(ts, Pending::push("done")).unwrap();
     let finished = requests.fail(ts, Failure::new(FailureKind::Refused, "no")).unwrap();
     let error = finished.outcome.unwrap_err();
     assert_eq!(error.to_string(), format!("request {ts}: no"));
@@ -142,7 +142,7 @@ fn what_this_worker_refuses_counts_as_refused() {
     let failure = Failure::new(FailureKind::Refused, error.to_string());
     assert_eq!(requests.state(ts), State::Failed(failure));
     let ts = requests.new_request(&[8]);
-    requests.expect(ts, Pending::push("done")).unwrap();
+    requests.open(ts, Pending::push("done")).unwrap();
     let lost = requests.fail(ts, "the server is lost").unwrap().outcome;
     assert!(matches!(lost, Err(RequestError::Unanswered { .. })));
 }
@@ -151,7 +151,7 @@ fn what_this_worker_refuses_counts_as_refused() {
 fn a_bad_answer_fails_the_request() {
     let mut requests = WorkerRequests::new();
     let ts = requests.new_request(&[8]);
-    requests.expect(ts, Pending::pull(keys_frame(&[1]), true, "pull")).unwrap();
+    requests.open(ts, Pending::pull(keys_frame(&[1]), true, "pull")).unwrap();
     let finished = requests.on_response(ts, 8, answer(&[1], &[1])).unwrap();
     assert!(matches!(
         finished.outcome,
@@ -161,7 +161,7 @@ fn a_bad_answer_fails_the_request() {
     let State::Failed(Failure { text, kind }) = requests.state(ts) else { panic!("it failed") };
     assert!(text.contains("key 1") && kind == FailureKind::Unfit);
     let ts = requests.new_request(&[8]);
-    requests.expect(ts, Pending::pull(keys_frame(&[1]), true, "pull")).unwrap();
+    requests.open(ts, Pending::pull(keys_frame(&[1]), true, "pull")).unwrap();
     let mut good = answer(&[1], &[1]);
     good.pairs.lens = lens_frame(&[1]);
     assert!(requests.on_response(ts, 8, good).unwrap().outcome.is_ok());
@@ -175,7 +175,7 @@ fn a_lost_server_ends_what_waits_for_it() {
     let bare = requests.new_request(&[8]);
     let settled = requests.new_request(&[8]);
     for ts in [answered, waiting, settled] {
-        requests.expect(ts, Pending::push(ts)).unwrap();
+        requests.open(ts, Pending::push(ts)).unwrap();
     }
     requests.on_response(answered, 8, Response::default());
     let last = requests.on_response(settled, 8, Response::default());
@@ -199,7 +199,7 @@ fn a_lost_server_ends_what_waits_for_it() {
 fn a_callback_that_fails_fails_the_request() {
     let mut requests = WorkerRequests::new();
     let ts = requests.new_request(&[8]);
-    requests.expect(ts, Pending::push(())).unwrap();
+    requests.open(ts, Pending::push(())).unwrap();
     assert!(requests.on_response(ts, 8, Response::default()).is_some());
     assert_eq!(requests.fail(ts, "the destination has 3 values, not 4"), None);
     assert_eq!(requests.state(ts), State::Failed("the destination has 3 values, not 4".into()));
@@ -210,7 +210,7 @@ fn memory_stays_flat() {
     let mut requests = WorkerRequests::new();
     for round in 0..20_000 {
         let ts = requests.new_request(&[8, 10]);
-        requests.expect(ts, pull(&[1, 2])).unwrap();
+        requests.open(ts, pull(&[1, 2])).unwrap();
         requests.on_response(ts, 8, answer(&[1], &[1]));
         if round % 3 == 0 {
             assert_eq!(requests.fail_node(10, "gone").len(), 1);
@@ -242,7 +242,7 @@ fn the_last_answer_of_a_bare_request_can_refuse_it() {
 fn what_is_wrong_is_named() {
     let mut requests = WorkerRequests::new();
     let ts = requests.new_request(&[8, 10]);
-    requests.expect(ts, pull(&[1, 5])).unwrap();
+    requests.open(ts, pull(&[1, 5])).unwrap();
     requests.on_response(ts, 8, answer(&[1], &[1]));
     assert_eq!(requests.validate(), Ok(()));
     let mut more = requests.clone();

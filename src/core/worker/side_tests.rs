@@ -43,7 +43,7 @@ fn asked(side: &mut WorkerSide<&'static str>, push: bool) -> Meta {
     let timestamp = side.requests_mut().new_request(&SERVERS[..1]);
     let keys = pairs(&[3], &[]).keys;
     let pending = if push { Pending::push("push") } else { Pending::pull(keys, false, "pull") };
-    side.requests_mut().expect(timestamp, pending).unwrap();
+    side.requests_mut().open(timestamp, pending).unwrap();
     side.note_asked(timestamp, NOW);
     Meta { head: 0, timestamp, push, pull: !push, request: true, sender: ME, ..Meta::default() }
 }
@@ -204,7 +204,7 @@ fn when_nothing_is_answered_any_more_all_fail_and_nothing_waits() {
     side.lost(NOW, SERVERS[0], "it is gone", &mut out);
     let local = side.requests_mut().new_request(&SERVERS);
     side.keep_local(local);
-    side.requests_mut().expect(local, Pending::push("local")).unwrap();
+    side.requests_mut().open(local, Pending::push("local")).unwrap();
     side.fail_all("the job has failed", &mut out);
     assert_eq!(ended(&out), [("push", false), ("local", false)]);
     assert!(out.has_failed && !side.waits() && !side.is_local(local));

@@ -17,14 +17,14 @@ use pslite_observe::log::{self, Level};
 
 /// See the module. Locked within the membership's lock, never the other way round.
 #[derive(Default)]
-pub(crate) struct Desk(Mutex<Option<Driven>>);
+pub(crate) struct PlanningDriver(Mutex<Option<Driven>>);
 
 struct Driven {
     planners: Planners,
     thread: TreeThread,
 }
 
-impl Desk {
+impl PlanningDriver {
     /// A node told what it measured.
     pub(crate) fn report(&self, state: &NodeState, from: NodeId, report: &[u8]) {
         if let Some(driven) = &mut *lock(&self.0) {
@@ -74,5 +74,5 @@ fn planned(settings: &Settings) -> PlannerSettings<'_> {
 }
 
 #[cfg(test)]
-#[path = "desk_tests.rs"]
+#[path = "driver_tests.rs"]
 mod tests;

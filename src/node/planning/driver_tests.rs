@@ -41,7 +41,7 @@ fn only_a_scheduler_has_a_planner() {
     for role in ["worker", "server"] {
         let state = NodeState::new(fake::settings(role, &[]), SCHEDULER);
         let cluster = cluster(&state.settings);
-        assert!(Desk::default().look(&state, &cluster, 1).is_empty());
+        assert!(PlanningDriver::default().look(&state, &cluster, 1).is_empty());
     }
 }
 
@@ -49,7 +49,7 @@ fn only_a_scheduler_has_a_planner() {
 fn a_planner_that_knows_nothing_orders_nothing_and_has_no_times() {
     let state = NodeState::new(fake::settings("scheduler", &[]), SCHEDULER);
     let cluster = cluster(&state.settings);
-    let desk = Desk::default();
+    let desk = PlanningDriver::default();
     // Before the first look nobody listens; what cannot be read is left.
     desk.report(&state, server_id(0), b"");
     for _ in 0..2 {

@@ -1,10 +1,10 @@
-//! Planning in a running node: who drives what a node measures (`gauge`), and who drives the
-//! scheduler's planners (`desk`, with `tree_thread`). What the numbers mean and what is planned is
-//! decided in `core`, in `measuring`, `scheduler` and `placement`.
+//! Planning in a running node: what drives a node's measuring (`gauge`), and what drives the
+//! scheduler's planners (`driver`, with `tree_thread`). What the numbers mean and what is planned
+//! is decided in `core`, in `measuring`, `scheduler` and `placement`.
 
-mod desk;
+mod driver;
 mod gauge;
 mod tree_thread;
 
-pub(super) use desk::Desk;
+pub(super) use driver::PlanningDriver;
 pub(super) use gauge::NodeGauge;

@@ -13,7 +13,7 @@ impl Van {
     /// An operator asks how the job is. Returns the answer.
     pub(super) fn status_asked(&self, core: &Core, guest: Option<NodeId>) -> Event {
         let parts = StatusParts {
-            times: self.desk.times(&self.state, &core.cluster),
+            times: self.planning.times(&self.state, &core.cluster),
             sessions: self.training.status(),
             exchanges: self.training.exchange.status(),
             waits: core.waits.lines(self.now(), &core.cluster),

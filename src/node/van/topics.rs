@@ -40,7 +40,7 @@ impl Van {
             }
             Topic::Exchange => self.told_of_exchange(core, from, bytes),
             Topic::Measure => {
-                self.desk.report(&self.state, from, bytes);
+                self.planning.report(&self.state, from, bytes);
                 None
             }
             Topic::Probe if is_scheduler => None,
@@ -86,7 +86,7 @@ impl Van {
             return;
         }
         let seed = self.random.load(Ordering::Relaxed);
-        let events = self.desk.look(&self.state, &self.job.lock().cluster, seed);
+        let events = self.planning.look(&self.state, &self.job.lock().cluster, seed);
         events.into_iter().for_each(|event| self.event(event));
     }
 

@@ -88,7 +88,7 @@ impl WorkerCustomer {
     ///
     /// # Errors
     /// The node is not started, or this customer is no KVWorker.
-    pub(crate) fn expect(
+    pub(crate) fn open_request(
         &self,
         keys: Bytes,
         sink: Option<Box<dyn PullSink>>,
@@ -163,7 +163,7 @@ impl WorkerCustomer {
         state
             .side
             .requests_mut()
-            .expect(timestamp, pending)
+            .open(timestamp, pending)
             .map_err(|_| NodeError::PeerLost("the request failed before it was sent".to_owned()))?;
         if let Some(destination) = destination {
             self.landings.open(timestamp, destination);

@@ -8,8 +8,8 @@ use super::config::{Fault, JobConfig};
 use super::guard::Guard;
 use super::ledger::Ledger;
 use super::ledger::reference::ReferencePlan;
-use super::looks::look;
 use super::nodes::{JobApp, Maker, cluster_config, describe};
+use super::promises;
 use super::sabotage::Sabotage;
 use crate::app::Judge;
 use crate::disk::Disk;
@@ -264,7 +264,9 @@ impl<'a> Job<'a> {
         };
         let known = world.ledger.faults().len();
         act(node, &mut world);
-        world.ledger.promised(process, look(node, self.steps, self.config.placement.is_some()));
+        world
+            .ledger
+            .promised(process, promises::check(node, self.steps, self.config.placement.is_some()));
         for text in self.ledger.take_said() {
             self.trace.note(self.now, format_args!("p{process} says {text}"));
         }

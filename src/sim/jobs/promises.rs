@@ -20,7 +20,7 @@ const EVERY: u64 = 1024;
 ///
 /// # Errors
 /// The first promise that does not hold, with the numbers.
-pub(super) fn look(node: &Node<JobApp>, step: u64, rarely: bool) -> Valid {
+pub(super) fn check(node: &Node<JobApp>, step: u64, rarely: bool) -> Valid {
     let is_due = |size: usize| !rarely && size <= ITEMS_EACH_STEP || step.is_multiple_of(EVERY);
     let cluster = node.cluster();
     if is_due(cluster.members().len().max(cluster.pieces().len())) {

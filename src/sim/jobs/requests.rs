@@ -122,7 +122,7 @@ impl<D> CustomerRequests<D> {
             Pending::push(payload)
         };
         let slices = slice(&kv, 1, self.side.ranges()).map_err(|error| error.to_string())?;
-        if self.side.requests_mut().expect(timestamp, pending).is_err() {
+        if self.side.requests_mut().open(timestamp, pending).is_err() {
             return Err("a new request is over already".to_owned());
         }
         let meta = Meta { head, push, pull, ..self.meta(timestamp) };
@@ -275,7 +275,7 @@ impl<D> CustomerRequests<D> {
             Again { timestamp, head, body: body.clone() }
         };
         let pending = Pending::push(payload);
-        self.side.requests_mut().expect(again.timestamp, pending).ok()?;
+        self.side.requests_mut().open(again.timestamp, pending).ok()?;
         self.send_command(&again, servers, out);
         Some(self.name_of(again.timestamp))
     }

@@ -78,7 +78,7 @@ impl Landing {
     }
 
     /// Notes that a fragment is on the way; false if any of it came before.
-    pub(super) fn expect(&mut self, offset: u64, length: u64) -> bool {
+    pub(super) fn begin_fragment(&mut self, offset: u64, length: u64) -> bool {
         let granule = GRANULE as u64;
         let range = offset / granule..(offset + length).div_ceil(granule);
         let taken = |bits: &[u64], n: u64| {
@@ -306,13 +306,13 @@ mod tests {
         let granule = GRANULE as u64;
         let head = head(&[100 * granule + 1], b"");
         let mut landing = Landing::new(&Pool::new(0), &head, b"", None).unwrap();
-        assert!(landing.expect(granule, 64 * granule));
-        assert!(!landing.expect(64 * granule, granule));
-        assert!(!landing.expect(0, 2 * granule));
-        assert!(landing.expect(0, granule));
-        assert!(landing.expect(65 * granule, 35 * granule + 1));
-        assert!(!landing.expect(100 * granule, 1));
-        assert!(!landing.expect(200 * granule, 1), "beyond the end");
+        assert!(landing.begin_fragment(granule, 64 * granule));
+        assert!(!landing.begin_fragment(64 * granule, granule));
+        assert!(!landing.begin_fragment(0, 2 * granule));
+        assert!(landing.begin_fragment(0, granule));
+        assert!(landing.begin_fragment(65 * granule, 35 * granule + 1));
+        assert!(!landing.begin_fragment(100 * granule, 1));
+        assert!(!landing.begin_fragment(200 * granule, 1), "beyond the end");
         assert!(!landing.arrived(100 * granule) && landing.arrived(1));
     }
 }

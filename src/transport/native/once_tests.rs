@@ -126,7 +126,7 @@ impl World {
             return Some(());
         }
         let data = &bytes[head.size..];
-        self.session.expect(&self.pool, &head, &bytes[head.meta()], None).unwrap();
+        self.session.begin_fragment(&self.pool, &head, &bytes[head.meta()], None).unwrap();
         assert!(self.session.landing(sequence).unwrap().write(head.header.offset, data));
         self.session.landed(sequence, data.len() as u64, &mut self.arrived).unwrap();
         Some(())

@@ -352,7 +352,7 @@ impl Reader {
             }
             _ => None,
         };
-        around.session.expect(around.pool, head, meta, place)?;
+        around.session.begin_fragment(around.pool, head, meta, place)?;
         add(&counters.copies, u64::from(self.exact && header.offset == 0));
         counters.copied_bytes.fetch_add(if self.exact { len } else { 0 }, Relaxed);
         self.body = Some(body);

@@ -111,7 +111,7 @@ impl Session {
     }
 
     /// Gets ready for a fragment of a message. `place` is used if it is the first one.
-    pub(super) fn expect(
+    pub(super) fn begin_fragment(
         &mut self,
         pool: &Arc<Pool>,
         head: &Head,
@@ -133,7 +133,7 @@ impl Session {
         };
         let assembly = &mut self.assemblies[index];
         let fits = assembly.after == header.after && assembly.landing.fits(head);
-        if fits && assembly.landing.expect(header.offset, u64::from(header.fragment_len)) {
+        if fits && assembly.landing.begin_fragment(header.offset, u64::from(header.fragment_len)) {
             Ok(())
         } else {
             Err(SessionError::Fragment(sequence))

@@ -78,7 +78,7 @@ fn fragments_come_in_any_order_and_come_again_after_a_break() {
     };
     let land = |session: &mut Session, number: u64, out: &mut VecDeque<_>| {
         let head = fragment(number);
-        session.expect(&pool, &head, b"", None)?;
+        session.begin_fragment(&pool, &head, b"", None)?;
         let bytes = vec![number as u8; head.header.fragment_len as usize];
         assert!(session.landing(1).unwrap().write(head.header.offset, &bytes));
         session.landed(1, bytes.len() as u64, out)
@@ -104,15 +104,15 @@ fn strange_parts_are_refused() {
     let granule = GRANULE as u64;
     let mut first = head(1, 0, 2 * granule);
     first.header.fragment_len = granule as u32;
-    session.expect(&pool, &first, b"", None).unwrap();
+    session.begin_fragment(&pool, &first, b"", None).unwrap();
     let mut other = head(1, 0, 3 * granule);
     other.header.offset = granule;
     other.header.fragment_len = granule as u32;
-    assert_eq!(session.expect(&pool, &other, b"", None), Err(SessionError::Fragment(1)));
+    assert_eq!(session.begin_fragment(&pool, &other, b"", None), Err(SessionError::Fragment(1)));
     for sequence in 2..=ASSEMBLIES_MAX as u64 {
         first.header.sequence = sequence;
-        session.expect(&pool, &first, b"", None).unwrap();
+        session.begin_fragment(&pool, &first, b"", None).unwrap();
     }
     first.header.sequence += 1;
-    assert_eq!(session.expect(&pool, &first, b"", None), Err(SessionError::TooMany));
+    assert_eq!(session.begin_fragment(&pool, &first, b"", None), Err(SessionError::TooMany));
 }

@@ -23,7 +23,7 @@ struct FarServer {
 impl FarServer {
     fn new(way: Duration) -> Self {
         let mut receiver = Receiver::new(8);
-        [9, 11].into_iter().for_each(|peer| receiver.expect(peer, Duration::ZERO));
+        [9, 11].into_iter().for_each(|peer| receiver.add_link(peer, Duration::ZERO));
         receiver.ways([(9, way), (11, way)].into_iter());
         Self { receiver, now: 0.0 }
     }

@@ -50,7 +50,7 @@ impl Receiver {
     }
 
     /// A link from that peer exists, even if nothing comes: so that it can be probed.
-    pub fn expect(&mut self, peer: NodeId, now: Duration) {
+    pub fn add_link(&mut self, peer: NodeId, now: Duration) {
         if self.links.len() < MOST_PEERS {
             self.links.entry(peer).or_insert_with(|| ReceivedLink::new(now));
         }
@@ -68,7 +68,7 @@ impl Receiver {
 
     /// Something came in.
     pub fn received(&mut self, sample: &Sample) {
-        self.expect(sample.peer, sample.last);
+        self.add_link(sample.peer, sample.last);
         let Some(link) = self.links.get_mut(&sample.peer) else { return };
         link.add(sample);
         if let Some(span) = self.spans.add(sample) {
@@ -91,7 +91,7 @@ impl Receiver {
     /// other. One that was not `backlogged` was held back by TCP's window, on a long way: it only
     /// says that link and card are still there.
     pub fn probed(&mut self, sample: &Sample) {
-        self.expect(sample.peer, sample.last);
+        self.add_link(sample.peer, sample.last);
         let Some(link) = self.links.get_mut(&sample.peer) else { return };
         let rate = if sample.backlogged { link.probed(sample) } else { link.heard(sample.last) };
         self.heard = true;

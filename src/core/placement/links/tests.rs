@@ -223,8 +223,8 @@ fn a_report_is_never_long() {
 #[test]
 fn idle_links_want_a_probe() {
     let mut receiver = Receiver::new(8);
-    receiver.expect(9, seconds(0.0));
-    receiver.expect(11, seconds(0.0));
+    receiver.add_link(9, seconds(0.0));
+    receiver.add_link(11, seconds(0.0));
     stream(&mut receiver, 11, 20.0 * MB, 0.0, 20.0);
     let mut asked = Vec::new();
     for half in 1..=240 {
@@ -249,7 +249,7 @@ fn idle_links_want_a_probe() {
 #[test]
 fn a_probe_measures_an_idle_link() {
     let mut receiver = Receiver::new(8);
-    receiver.expect(9, seconds(0.0));
+    receiver.add_link(9, seconds(0.0));
     assert_eq!(receiver.link(9, seconds(40.0)), None);
     let probe = Sample {
         peer: 9,
@@ -266,7 +266,7 @@ fn a_probe_measures_an_idle_link() {
     assert_eq!(receiver.report(seconds(41.0)).map(|report| report.links.len()), Some(1));
     // One whose bytes had all arrived before anybody looked says nothing, but the link was heard
     // of.
-    receiver.expect(11, seconds(0.0));
+    receiver.add_link(11, seconds(0.0));
     receiver.probed(&Sample { peer: 11, head: PROBE_BYTES / 2, ..probe });
     assert_eq!(receiver.link(11, seconds(40.1)), None);
 }

@@ -32,7 +32,7 @@ pub(super) enum Better {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Looks {
+pub(super) struct LinkNews {
     at: Duration,
     rates: Vec<f64>,
     cut: BTreeSet<(usize, usize)>,
@@ -40,7 +40,7 @@ pub(super) struct Looks {
     better: Option<Duration>,
 }
 
-impl Looks {
+impl LinkNews {
     /// True if it is time for the next one.
     pub(super) fn is_due(&self, now: Duration) -> bool {
         now.saturating_sub(self.at) >= LOOK_EVERY
@@ -103,36 +103,36 @@ mod tests {
 
     #[test]
     fn small_differences_are_no_news() {
-        let mut looks = Looks::default();
+        let mut news = LinkNews::default();
         let carrying = |rates: &[f64], cut: &[(usize, usize)]| Carrying {
             rates: rates.to_vec(),
             cut: cut.iter().copied().collect(),
             measured: BTreeSet::new(),
         };
-        assert!(looks.is_news(&carrying(&[100.0, 200.0], &[])));
+        assert!(news.is_news(&carrying(&[100.0, 200.0], &[])));
         // Small steps add up: each is compared with the last news.
-        assert!(!looks.is_news(&carrying(&[102.0, 195.0], &[])));
-        assert!(!looks.is_news(&carrying(&[103.0, 194.5], &[])));
-        assert!(looks.is_news(&carrying(&[105.0, 194.5], &[])));
-        assert!(looks.is_news(&carrying(&[105.0, 194.5], &[(0, 1)])));
-        assert!(!looks.is_news(&carrying(&[105.0, 194.5], &[(0, 1)])));
-        assert_eq!(looks.compare(seconds(1.0), 2.0, 1.0), Better::Begins);
-        assert!(looks.is_news(&carrying(&[105.0, 194.5], &[(0, 1)])), "better trees wait");
+        assert!(!news.is_news(&carrying(&[102.0, 195.0], &[])));
+        assert!(!news.is_news(&carrying(&[103.0, 194.5], &[])));
+        assert!(news.is_news(&carrying(&[105.0, 194.5], &[])));
+        assert!(news.is_news(&carrying(&[105.0, 194.5], &[(0, 1)])));
+        assert!(!news.is_news(&carrying(&[105.0, 194.5], &[(0, 1)])));
+        assert_eq!(news.compare(seconds(1.0), 2.0, 1.0), Better::Begins);
+        assert!(news.is_news(&carrying(&[105.0, 194.5], &[(0, 1)])), "better trees wait");
     }
 
     #[test]
     fn trees_have_to_be_better_for_a_while() {
-        let mut looks = Looks::default();
-        assert!(looks.is_due(seconds(0.5)));
-        looks.look(seconds(0.5));
-        assert!(!looks.is_due(seconds(0.9)));
-        assert_eq!(looks.compare(seconds(1.0), 1.06, 1.0), Better::No);
-        assert_eq!(looks.compare(seconds(1.0), 1.08, 1.0), Better::Begins);
-        assert_eq!(looks.compare(seconds(2.9), 1.08, 1.0), Better::Waits);
-        assert_eq!(looks.compare(seconds(3.0), 1.08, 1.0), Better::Settled);
-        assert_eq!(looks.compare(seconds(3.1), 1.0, 1.0), Better::No);
-        assert_eq!(looks.compare(seconds(3.2), 1.08, 1.0), Better::Begins, "anew");
-        looks.forget_better();
-        assert_eq!(looks.compare(seconds(9.0), 1.08, 1.0), Better::Begins);
+        let mut news = LinkNews::default();
+        assert!(news.is_due(seconds(0.5)));
+        news.look(seconds(0.5));
+        assert!(!news.is_due(seconds(0.9)));
+        assert_eq!(news.compare(seconds(1.0), 1.06, 1.0), Better::No);
+        assert_eq!(news.compare(seconds(1.0), 1.08, 1.0), Better::Begins);
+        assert_eq!(news.compare(seconds(2.9), 1.08, 1.0), Better::Waits);
+        assert_eq!(news.compare(seconds(3.0), 1.08, 1.0), Better::Settled);
+        assert_eq!(news.compare(seconds(3.1), 1.0, 1.0), Better::No);
+        assert_eq!(news.compare(seconds(3.2), 1.08, 1.0), Better::Begins, "anew");
+        news.forget_better();
+        assert_eq!(news.compare(seconds(9.0), 1.08, 1.0), Better::Begins);
     }
 }

@@ -1,10 +1,10 @@
 //! Trees of a job: which are given out (`planner`, `planted`), of which network (`sites`,
-//! `site_links`, `work_clock`), worked out elsewhere (`job`), when others are better (`looks`,
+//! `site_links`, `work_clock`), worked out elsewhere (`job`), when others are better (`link_news`,
 //! `under_way`, `past`), and as people see them (`shown`). How trees are drawn through a network is
 //! in `placement::graph`.
 
 mod job;
-mod looks;
+mod link_news;
 mod past;
 mod planner;
 mod planted;

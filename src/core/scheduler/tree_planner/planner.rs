@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::job::{Jobs, TreeAnswer, TreeJob};
-use super::looks::{Better, Looks};
+use super::link_news::{Better, LinkNews};
 use super::past::PastTrees;
 use super::planted::{Growth, Planted, TreeMembers, balanced, bytes, members, uses};
 use super::shown;
@@ -56,7 +56,7 @@ pub(in crate::scheduler) struct TreePlanner {
     planted: Option<Planted>,
     links: SiteLinks,
     jobs: Jobs,
-    looks: Looks,
+    news: LinkNews,
     expected: Expected,
     under_way: UnderWay,
     past: PastTrees,
@@ -104,10 +104,10 @@ impl TreePlanner {
         else {
             return self.blind(cluster, plan.topology, members);
         };
-        if self.stands(cluster, &members, 0.0) && !self.jobs.is_open() && !self.looks.is_due(now) {
+        if self.stands(cluster, &members, 0.0) && !self.jobs.is_open() && !self.news.is_due(now) {
             return None;
         }
-        self.looks.look(now);
+        self.news.look(now);
         if let Some(seconds) = self.expected.seconds {
             self.under_way.goes_on(self.links.worked(now), seconds);
         }
@@ -233,7 +233,7 @@ impl TreePlanner {
     ) -> Option<Planned> {
         lines.say(Level::Warning, format!("no trees: {why}"));
         self.expected = Expected::default();
-        let (cut, why) = (self.looks.cut().clone(), why.to_owned());
+        let (cut, why) = (self.news.cut().clone(), why.to_owned());
         self.planted = Some(Planted { cut, why, ..none });
         self.give_out(cluster, Planned::default())
     }
@@ -269,7 +269,7 @@ impl TreePlanner {
     fn is_news(&mut self, job: &TreeJob) -> bool {
         let Some(planted) = &self.planted else { return true };
         let is_used = planted.scheme.is_some() || job.carrying.cut != planted.cut;
-        !planted.is_for(&job.shares) || (is_used && self.looks.is_news(&job.carrying))
+        !planted.is_for(&job.shares) || (is_used && self.news.is_news(&job.carrying))
     }
 
     /// The trees of an answer are to be in force.
@@ -284,7 +284,7 @@ impl TreePlanner {
         let proposal = match proposal {
             Ok(proposal) => proposal,
             Err(wrong) => {
-                self.looks.set_cut(&job.carrying.cut);
+                self.news.set_cut(&job.carrying.cut);
                 let TreeJob { members, bytes, sites, .. } = job;
                 let none = Planted { members, bytes, star: self.is_star(), ..Planted::default() };
                 let planned = self.without(cluster, none, &sites.network.explain(&wrong), lines);
@@ -327,7 +327,7 @@ impl TreePlanner {
             let gone = planned.trees.is_empty() && !overlay.trees.is_empty();
             planted.before = overlay.number + u64::from(gone);
         }
-        self.looks.forget_better();
+        self.news.forget_better();
         let nothing_new = planned.trees.is_empty() && overlay.trees.is_empty();
         (!nothing_new).then_some(planned)
     }
@@ -367,14 +367,14 @@ impl TreePlanner {
         }
         let promised = answer.proposal.as_ref().ok().map(|proposal| proposal.seconds);
         let Some((seconds, promised)) = answer.seconds.zip(promised) else {
-            self.looks.forget_better();
+            self.news.forget_better();
             return None;
         };
         self.expected = Expected { seconds: Some(seconds), bound: answer.bound };
         if fixed {
             return None;
         }
-        match self.looks.compare(now, seconds, promised) {
+        match self.news.compare(now, seconds, promised) {
             Better::Settled => {}
             Better::Begins => {
                 self.links.changed(now);

@@ -111,7 +111,7 @@ impl<D> WorkerSide<D> {
         let Own { rank, meta, kv, .. } = own;
         let timestamp = self.requests.new_request(&[server_id(rank as usize)]);
         let pending = Pending::pull(kv.keys.clone(), false, payload);
-        self.requests.expect(timestamp, pending).ok()?;
+        self.requests.open(timestamp, pending).ok()?;
         let meta = Meta { timestamp, ..meta };
         let slice = std::iter::once((rank as usize, kv));
         if let Err(error) = self.begin(now, &meta, slice, out) {
