@@ -90,8 +90,8 @@ def test_ctrl_c_in_a_barrier():
 
 @pytest.mark.parametrize("requests", (20_000, pytest.param(100_000, marks=pytest.mark.full)))
 def test_memory_stays_flat(requests):
-    # Beside other tests 100,000 took a minute.
-    found, _ = run(f"memory {requests}", timeout=180)
+    # Beside other tests 100,000 took a minute; beside two busy builds as well, more than three.
+    found, _ = run(f"memory {requests}", timeout=900)
     for worker in found:
         assert worker["sizes"][-1] - worker["sizes"][0] < 1 << 20, worker
         # Python's objects are counted: one that stays of each 100 requests is seen.
