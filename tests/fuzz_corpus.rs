@@ -28,7 +28,7 @@ struct Target {
 
 const TARGETS: [Target; 5] = [
     Target { name: "pickle", check: pickle::check, read: 20, refused: 50 },
-    Target { name: "wire_meta", check: wire_meta::check, read: 20, refused: 20 },
+    Target { name: "wire_meta", check: wire_meta::check, read: 90, refused: 20 },
     Target { name: "wire_byteps", check: wire_byteps::check, read: 12, refused: 12 },
     Target { name: "compression_body", check: compression_body::check, read: 5, refused: 5 },
     Target { name: "native_frames", check: native_frames::check, read: 8, refused: 4 },
