@@ -8,7 +8,7 @@ use pslite_optimizers::pickle;
 use super::error::StoreError;
 use super::name::Customer;
 use super::state::Store;
-use crate::values::{SHARED, Space};
+use crate::values::Space;
 use crate::wire::NodeId;
 
 impl Store {
@@ -25,22 +25,25 @@ impl Store {
         }
     }
 
-    /// The pickled optimizer that a worker's customer sent. It counts if its generation is new
-    /// here.
+    /// The pickled optimizer that a worker's customer sent, without its timestamp.
     ///
     /// # Errors
     /// It is malformed, or none that runs here; the optimizer before it stays.
-    pub fn optimizer(
+    #[cfg(test)]
+    pub(super) fn optimizer(
         &mut self,
         worker: NodeId,
         customer: i32,
         body: &[u8],
     ) -> Result<(), StoreError> {
         let from = Customer { worker, customer, life: 0 };
-        self.optimizer_at(SHARED, from, None, body).map(|_| ())
+        self.optimizer_at(crate::values::SHARED, from, None, body).map(|_| ())
     }
 
-    /// The same of a command whose timestamp is known. True if it counts.
+    /// The pickled optimizer that a customer sent. True if it counts: its generation is new here.
+    ///
+    /// # Errors
+    /// It is malformed, or none that runs here; the optimizer before it stays.
     pub(super) fn optimizer_at(
         &mut self,
         space: Space,
