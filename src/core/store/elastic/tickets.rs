@@ -179,10 +179,10 @@ impl Store {
         let Ok(piece) = self.piece(at) else { return };
         let Some(next) = self.next_of(piece).filter(|next| piece.may_give(next)) else { return };
         let bytes = piece.value.buffer().len() as u64;
-        let (key, from, order) = (at.key, piece.from, self.config.order);
-        let taker = (self.view.space(key), customer);
+        let (part, order) = (piece.of_key(at.key), self.config.order);
+        let taker = (self.view.space(at.key), customer);
         let tree = self.elastic.as_mut().and_then(|elastic| match order {
-            SumOrder::Trees => elastic.choose_fixed(key, from, taker, fits),
+            SumOrder::Trees => elastic.choose_fixed(part, taker, fits),
             SumOrder::Arrival | SumOrder::Ranks => elastic.choose(bytes, taker, fits),
         });
         if let (Some(tree), Ok(piece)) = (tree, self.piece_mut(at)) {
