@@ -19,6 +19,7 @@
 mod names;
 mod relay;
 mod table;
+mod turn;
 mod validate;
 
 use std::collections::BTreeMap;
@@ -29,6 +30,7 @@ use crate::wire::trees::{OVERLAYS_KEPT, Overlay, Ticket};
 pub use self::names::{is_of, name_of};
 pub use self::relay::{Relay, Step, Void, down_from_root};
 pub use self::table::Table;
+pub use self::turn::place_in_round;
 
 /// Trees of one overlay; those beyond are not used.
 pub const TREES_MAX: usize = 1 << 10;

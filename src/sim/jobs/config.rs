@@ -1,6 +1,5 @@
 //! A job and its fate, as a test or a seed describes it.
 
-use pslite_core::store::SumOrder;
 use std::time::Duration;
 
 use super::sabotage::Plant;
@@ -8,6 +7,8 @@ use super::script::Program;
 use super::workload::Tensors;
 use crate::network::{LinkModel, NetworkConfig, Process, Rates};
 use crate::steps::DeathAt;
+use pslite_core::placement::graph::{Graph, NamedGraph, Topology};
+use pslite_core::store::SumOrder;
 use pslite_core::wire::balance::BalanceRule;
 use pslite_core::wire::exchange::ExchangeSpec;
 
@@ -44,6 +45,8 @@ pub enum Fault {
     /// That is between the first process and the second from now on, in that direction; none: what
     /// is between all others.
     Edge(Process, Process, Option<LinkModel>),
+    /// The links between sites are from now on those of that entry of [`LinkedSites::rates`].
+    Links(usize),
     /// All directions are open, all pauses over, and nobody dies any more.
     Heal,
 }
@@ -110,6 +113,28 @@ pub struct Placement {
     pub within: f64,
 }
 
+/// Nodes are at sites with links between them, and rounds go along trees that are planned by what
+/// those carry (`docs/trees.md`). Workers go from iteration to iteration as where keys are placed.
+/// The worker of rank r is at site r, and so is the server; where there are more, they begin again
+/// at the first one.
+#[derive(Clone, Debug)]
+pub struct LinkedSites {
+    /// The links as the scheduler is told of them (`PSLITE_LINKS`). A host is named as its site.
+    pub told: NamedGraph,
+    /// How trees are made.
+    pub topology: Topology,
+    /// Bytes of a part, before they count as more ([`Chunks::weight`]).
+    ///
+    /// [`Chunks::weight`]: crate::network::Chunks::weight
+    pub part_bytes: usize,
+    /// The links as they are: the same, with other rates.
+    pub rates: Vec<Graph>,
+    /// The last iterations, which are judged.
+    pub judged: u64,
+    /// They take so many times what the best trees would, at most.
+    pub within: f64,
+}
+
 /// A job whose keys stay where they are, as in all of stock's (`PSLITE_ELASTIC=0`).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stays {
@@ -171,6 +196,8 @@ pub struct JobConfig {
     pub exchange: Option<Exchanges>,
     /// Keys are placed.
     pub placement: Option<Placement>,
+    /// Trees are planned by what links carry.
+    pub sites: Option<LinkedSites>,
     /// Keys stay where they are; none: they may move.
     pub stays: Option<Stays>,
     /// The longest wait of chance before a process starts.
@@ -236,6 +263,24 @@ impl JobConfig {
             _ => return None,
         };
         (self.elastic_workers && self.is_worker(worker)).then_some(worker)
+    }
+
+    /// True if workers go from iteration to iteration, and nodes measure.
+    #[must_use]
+    pub const fn is_planned(&self) -> bool {
+        self.placement.is_some() || self.sites.is_some()
+    }
+
+    /// The site of a process; none: it is at no site.
+    #[must_use]
+    pub fn site(&self, process: Process) -> Option<usize> {
+        let sites = self.sites.as_ref()?.told.names.len();
+        let rank = match process {
+            0 => return None,
+            worker if self.is_worker(worker) => worker - self.servers - 1,
+            server => server - 1,
+        };
+        Some(rank % sites)
     }
 
     /// True if a fault can cost a server.

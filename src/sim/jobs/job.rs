@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::config::{Fault, JobConfig};
+use super::config::{Fault, JobConfig, LinkedSites};
 use super::guard::Guard;
 use super::ledger::Ledger;
 use super::ledger::reference::ReferencePlan;
@@ -21,6 +21,8 @@ use crate::steps::Steps;
 use crate::trace::{Trace, fnv1a};
 use pslite_core::cluster::Cluster;
 use pslite_core::cluster::journal::{Record, State};
+use pslite_core::placement::graph::SiteRoutes;
+use pslite_core::placement::graph::text::MBIT;
 use pslite_core::random::Random;
 use pslite_core::values::server_key_ranges;
 
@@ -126,6 +128,9 @@ impl<'a> Job<'a> {
         let mut random = Random::new(config.seed);
         let mut network = Network::new(config.network, random.split());
         network.reset_edges(&config.edges);
+        if let Some(sites) = &config.sites {
+            place(&mut network, config, sites);
+        }
         let ranges = server_key_ranges(config.servers);
         let customers = config.program.customers();
         let tensors = config.tensors.make(&ranges, customers);
@@ -264,9 +269,7 @@ impl<'a> Job<'a> {
         };
         let known = world.ledger.faults().len();
         act(node, &mut world);
-        world
-            .ledger
-            .promised(process, promises::check(node, self.steps, self.config.placement.is_some()));
+        world.ledger.promised(process, promises::check(node, self.steps, self.config.is_planned()));
         for text in self.ledger.take_said() {
             self.trace.note(self.now, format_args!("p{process} says {text}"));
         }
@@ -342,9 +345,22 @@ impl<'a> Job<'a> {
             }
             Fault::Rates(process, rates) => self.network.set_rates(process, rates),
             Fault::Edge(from, to, edge) => self.network.set_edge(from, to, edge),
+            Fault::Links(number) => self.links(number),
             Fault::Heal => self.heal(),
             // One that has ended cannot die, one that lives cannot start.
             Fault::Start(_) | Fault::Crash(_) | Fault::Vanish(_) => {}
+        }
+    }
+
+    /// Links between sites have the rates of that number.
+    fn links(&mut self, number: usize) {
+        let graph = self.config.sites.as_ref().and_then(|sites| sites.rates.get(number));
+        for (graph, edge) in graph.iter().flat_map(|graph| graph.edges().map(move |e| (graph, e))) {
+            let mbit = graph.rate(edge) / MBIT;
+            let ends = [edge.from + 1, edge.to + 1];
+            self.trace
+                .note(self.now, format_args!("link {} to {}: {mbit:.1} Mbit/s", ends[0], ends[1]));
+            self.network.set_link([edge.from, edge.to], graph.rate(edge) as u64);
         }
     }
 
@@ -437,7 +453,9 @@ impl<'a> Job<'a> {
             answers_the_lost: Sabotage::answers_the_lost(self.config.plant),
             ignore_broken_channels: Sabotage::sees_no_breaks(self.config.plant),
             pauses_count: Sabotage::counts_pauses(self.config.plant),
-            measures: self.config.placement.is_some(),
+            servers: self.config.servers,
+            forgets_classes: Sabotage::forgets_classes(self.config.plant),
+            measures: self.config.is_planned(),
             mismeasures: Sabotage::measures(self.config.plant),
         };
         let app = self.maker.app(self.config, process, self.random.split());
@@ -476,9 +494,12 @@ impl<'a> Job<'a> {
                 .filter_map(|(process, node)| Some((process, node.as_ref()?.cluster().me().id)));
             let (nodes, cluster) = (nodes.collect(), scheduler.cluster());
             self.ledger.judge_placement(placement, self.config, cluster, &nodes);
-            for text in self.ledger.take_said() {
-                self.trace.note(self.now, format_args!("{text}"));
-            }
+        }
+        if let Some((sites, scheduler)) = self.config.sites.as_ref().zip(scheduler) {
+            self.ledger.judge_trees(sites, self.config, scheduler.cluster());
+        }
+        for text in self.ledger.take_said() {
+            self.trace.note(self.now, format_args!("{text}"));
         }
         let ends = self.nodes.iter().map(|n| n.as_ref().map_or(End::Running, Node::end)).collect();
         let address = |process| describe(self.config, process, 0, false).address();
@@ -535,6 +556,22 @@ impl<'a> Job<'a> {
             }
         }
         (hung, failed)
+    }
+}
+
+/// Who is at which site, and which links are on the way between sites.
+fn place(network: &mut Network, config: &JobConfig, sites: &LinkedSites) {
+    for process in 0..config.processes() {
+        if let Some(site) = config.site(process) {
+            network.place(process, site);
+        }
+    }
+    let (number, routes) = (sites.told.names.len(), SiteRoutes::new(&sites.told.graph));
+    for ends in (0..number).flat_map(|from| (0..number).map(move |to| [from, to])) {
+        let [from, to] = ends;
+        if from != to {
+            network.set_way(ends, &routes.path(from, to));
+        }
     }
 }
 

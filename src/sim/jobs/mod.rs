@@ -29,6 +29,8 @@ mod scheduler;
 mod script;
 mod server;
 #[cfg(test)]
+mod sites_tests;
+#[cfg(test)]
 mod stays_tests;
 #[cfg(test)]
 mod tests;
@@ -36,7 +38,9 @@ mod trees;
 mod worker;
 mod workload;
 
-pub use config::{Exchanges, Fault, JobConfig, Placement, Reports, Sessions, Stays, Trees};
+pub use config::{
+    Exchanges, Fault, JobConfig, LinkedSites, Placement, Reports, Sessions, Stays, Trees,
+};
 pub use job::{JobReport, Outcome, run};
 pub use ledger::{Fault as Found, Invariant, Ledger};
 pub use optimizer::ServerRule;

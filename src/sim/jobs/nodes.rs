@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::config::JobConfig;
 use super::ledger::Ledger;
 use super::sabotage::Sabotage;
-use super::scheduler::{Plans, Scheduler, SchedulerConfig};
+use super::scheduler::{PlannedTopology, Plans, Scheduler, SchedulerConfig};
 use super::script::ScriptStage;
 use super::server::{Server, ServerConfig};
 use super::worker::{Worker, WorkerConfig};
@@ -16,6 +16,7 @@ use crate::network::Process;
 use pslite_core::cluster::{ClusterConfig, RankOrder};
 use pslite_core::kv::rounds::Round;
 use pslite_core::random::Random;
+use pslite_core::store::SumOrder;
 use pslite_core::wire::{EMPTY, Node as Described, Role, SCHEDULER, Setting, ability};
 
 /// The application of a node.
@@ -67,10 +68,15 @@ impl Maker {
                 trees_every: config.trees.map(|trees| trees.every),
                 lossy: config.trees.map_or(0, |trees| trees.lossy),
                 hop_loss: config.trees.map_or(0, |trees| trees.hop_loss),
-                plans: config.placement.map(|_| Plans {
+                plans: config.is_planned().then(|| Plans {
                     replicas: config.replicas,
                     servers: config.servers,
                     seed: config.seed,
+                    trees: config.sites.as_ref().map(|sites| PlannedTopology {
+                        topology: sites.topology,
+                        links: sites.told.clone(),
+                        repeats: config.order == SumOrder::Trees,
+                    }),
                 }),
             };
             return JobApp::Scheduler(Scheduler::new(orders, random, sabotage));
@@ -83,6 +89,7 @@ impl Maker {
                 order: config.order,
                 stays: config.stays.is_some(),
                 weight: config.network.chunks.map_or(1, |chunks| chunks.weight),
+                part_bytes: config.sites.as_ref().map_or(SHORT_PARTS, |sites| sites.part_bytes),
             };
             return JobApp::Server(Server::new(config, sabotage));
         }
@@ -97,13 +104,16 @@ impl Maker {
             sessions: config.sessions,
             exchange: config.exchange,
             workers: config.workers,
-            in_step: config.placement.is_some(),
+            in_step: config.is_planned(),
             hop_loss: config.trees.map(|trees| (trees.hop_loss, config.heal)),
             stays: config.stays,
         };
         JobApp::Worker(Worker::new(config, random, &sabotage))
     }
 }
+
+/// Bytes of a part: moves cut pieces as if long ones were very long.
+const SHORT_PARTS: usize = 128;
 
 /// What a process of a job whose keys may move says that it can do.
 fn abilities(config: &JobConfig, process: Process, again: bool) -> u64 {
@@ -146,8 +156,10 @@ pub(super) fn describe(
         Role::Worker => ("worker", 8000 + process as i32),
     };
     // Where cards matter each process has a host of its own.
-    let hostname = match config.placement {
-        Some(_) => format!("{hostname}-{process}"),
+    let site = config.site(process).zip(config.sites.as_ref());
+    let hostname = match site {
+        Some((site, sites)) => sites.told.name(site).to_owned(),
+        None if config.placement.is_some() => format!("{hostname}-{process}"),
         None => hostname.to_owned(),
     };
     let abilities = match config.stays {

@@ -21,6 +21,7 @@ use pslite_core::wire::{Frames, Key, Meta, NodeId};
 mod exchange;
 mod placement;
 mod plant;
+mod sites;
 mod stays;
 
 pub use plant::Plant;

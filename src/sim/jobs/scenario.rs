@@ -3,6 +3,7 @@
 mod exchange;
 mod kinds;
 mod placement;
+mod sites;
 mod stays;
 mod workers;
 
@@ -146,6 +147,7 @@ pub fn job(seed: u64, fixed: &Fixed) -> JobConfig {
         Scenario::ExchangeLives => draw.exchange_lives(&mut config),
         Scenario::Exchange => draw.exchange(&mut config),
         Scenario::Placement => draw.placement(&mut config, fixed),
+        Scenario::Sites => draw.sites(&mut config, fixed),
     }
     if let Some(keys) = fixed.keys {
         draw.widen(&mut config, keys as u64);
@@ -230,6 +232,7 @@ impl Draw {
             sessions: None,
             exchange: None,
             placement: None,
+            sites: None,
             stays: None,
             start_spread: START_SPREAD,
             journal: false,

@@ -11,9 +11,9 @@ use super::trees;
 use crate::app::{Input, Output, View};
 use pslite_core::cluster::claims::Piece;
 use pslite_core::cluster::{Action, Event, Tell};
-use pslite_core::placement::graph::Topology;
+use pslite_core::placement::graph::{NamedGraph, Topology};
 use pslite_core::random::Random;
-use pslite_core::scheduler::{LogLines, PlannerSettings, Planners};
+use pslite_core::scheduler::{LogLines, PlannerSettings, Planners, TreeAnswer};
 use pslite_core::training::balance::{Coordinator, Gone, Outbox, Worker};
 use pslite_core::training::exchange::SchedulerExchange;
 use pslite_core::training::exchange::coordinator::ExchangeOutbox;
@@ -37,6 +37,9 @@ const ALIGN: u64 = 16;
 /// Once nothing goes wrong any more, a server is empty after that time: a few rounds.
 const TO_EMPTY: Duration = Duration::from_secs(4);
 
+/// Trees are worked out in less than that.
+const WORKED_OUT: Duration = Duration::from_millis(500);
+
 /// What the scheduler orders.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SchedulerConfig {
@@ -59,20 +62,37 @@ pub(super) struct SchedulerConfig {
 }
 
 /// What the planners of a job begin with.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Plans {
     pub(super) replicas: u32,
     pub(super) servers: usize,
     pub(super) seed: u64,
+    /// Trees are planned; none: keys are placed.
+    pub(super) trees: Option<PlannedTopology>,
+}
+
+/// Of which trees, and over which links.
+#[derive(Clone, Debug)]
+pub(super) struct PlannedTopology {
+    pub(super) topology: Topology,
+    pub(super) links: NamedGraph,
+    /// The same trees in every run.
+    pub(super) repeats: bool,
 }
 
 impl Plans {
-    fn planners(self) -> Planners {
+    fn planners(&self) -> Planners {
         Planners::new(self.replicas, self.servers, self.seed, None)
     }
 
-    const fn settings() -> PlannerSettings<'static> {
-        PlannerSettings { planning: true, topology: Topology::Star, links: None, repeats: false }
+    fn settings(&self) -> PlannerSettings<'_> {
+        let trees = self.trees.as_ref();
+        PlannerSettings {
+            planning: true,
+            topology: trees.map_or(Topology::Star, |trees| trees.topology),
+            links: trees.map(|trees| &trees.links),
+            repeats: trees.is_some_and(|trees| trees.repeats),
+        }
     }
 }
 
@@ -105,13 +125,16 @@ pub(super) struct Scheduler {
     /// The planners, where keys are placed.
     planners: Option<Planners>,
     planning_since: Duration,
+    /// Trees that are being worked out, and when that is done.
+    worked_out: Option<(Duration, TreeAnswer)>,
     sabotage: Sabotage,
 }
 
 impl Scheduler {
     pub(super) fn new(config: SchedulerConfig, random: Random, sabotage: Sabotage) -> Self {
         Self {
-            planners: config.plans.map(Plans::planners),
+            planners: config.plans.as_ref().map(Plans::planners),
+            worked_out: None,
             planning_since: Duration::ZERO,
             config,
             random,
@@ -187,7 +210,9 @@ impl Scheduler {
                     ledger.promised(view.process, self.exchange.validate());
                 }
                 Action::Told { from, topic: Topic::Measure, bytes } => {
-                    if let Some(planners) = &mut self.planners {
+                    if let Some(planners) = &mut self.planners
+                        && self.sabotage.hears_links()
+                    {
                         planners.report(view.now, self.sabotage.reporter(from), &bytes);
                     }
                 }
@@ -266,20 +291,35 @@ impl Scheduler {
 
     /// Has the planners look where keys belong.
     fn place(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
-        let Some(planners) = &mut self.planners else { return };
-        if self.sabotage.forgets(view.now, self.planning_since)
-            && let Some(plans) = self.config.plans
-        {
+        let Some((planners, plans)) = self.planners.as_mut().zip(self.config.plans.as_ref()) else {
+            return;
+        };
+        if self.sabotage.forgets(view.now, self.planning_since) {
             (*planners, self.planning_since) = (plans.planners(), view.now);
         }
         if !self.sabotage.looks(view.now) {
             return;
         }
+        if let Some((_, answer)) = self.worked_out.take_if(|(at, _)| *at <= view.now)
+            && !self.sabotage.loses_answers()
+        {
+            planners.answered(answer);
+        }
         let mut lines = LogLines::new(true);
-        let mut events = planners.look(view.now, view.cluster, Plans::settings(), &mut lines);
+        let settings = plans.settings();
+        let mut events = planners.look(view.now, view.cluster, settings, &mut lines);
+        if plans.trees.is_some() {
+            let times = planners.times(view.now, view.cluster, settings);
+            ledger.rounds_expected(times.predicted);
+        }
+        if let Some(job) = planners.take_job() {
+            let done = view.now + self.random.time(WORKED_OUT);
+            self.worked_out = Some((done, TreeAnswer::of(job)));
+        }
         lines.into_lines().into_iter().for_each(|line| ledger.say(line.text));
         self.sabotage.decided(&mut events);
-        if events.iter().any(|event| matches!(event, Event::Orders(_))) {
+        let is_plan = |event: &Event| matches!(event, Event::Orders(_) | Event::Overlay { .. });
+        if events.iter().any(is_plan) {
             ledger.moves_planned();
         }
         out.extend(events.into_iter().map(Output::Elastic));

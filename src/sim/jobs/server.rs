@@ -28,8 +28,6 @@ pub(super) const ITEMS_EACH_STEP: usize = 64;
 const START: u64 = 1;
 /// Leaves it.
 const EXIT: u64 = 2;
-/// Moves cut pieces as if long ones were very long.
-const SHORT_PARTS: usize = 128;
 /// After that time a word has reached the scheduler.
 const HEARD: Duration = Duration::from_millis(100);
 
@@ -45,6 +43,8 @@ pub(super) struct ServerConfig {
     pub(super) order: SumOrder,
     /// For how many bytes one of a value stands.
     pub(super) weight: u64,
+    /// Bytes of a part, at most.
+    pub(super) part_bytes: usize,
 }
 
 /// One server.
@@ -138,7 +138,7 @@ impl Server {
     fn ready(&mut self, view: &View<'_>, out: &mut Vec<Output>) {
         let me = view.cluster.me();
         let ServerConfig { workers, servers, replicas, order, .. } = self.config;
-        let (id, elastic, part_bytes) = (me.id, !self.config.stays, SHORT_PARTS);
+        let (id, elastic, part_bytes) = (me.id, !self.config.stays, self.config.part_bytes);
         let config = StoreConfig { workers, servers, id, order, elastic, replicas, part_bytes };
         self.side = Some(ServerSide::new(config));
         if !me.is_recovery {

@@ -1,14 +1,17 @@
 //! Cards that many connections share a chunk at a time, as TCP shares them: what kept connections
 //! carry where [`Chunks`] are configured. Each connection has a window. A card sends for its
-//! connections in turn, and receives in the order in which chunks come. A small message behind a
-//! large one of the same connection waits for it; one of another connection does not.
+//! connections in turn, and receives in the order in which chunks come. Of a connection's messages
+//! the most urgent goes first, by its class; a small message behind a large one of the same class
+//! waits for it, and one of another connection does not.
 //!
 //! Knows bytes and times, and what a data plane would measure of them. Draws no chance.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use super::lines::Rates;
+use super::between_sites::BetweenSites;
+use super::lines::{PassTimes, Rates};
 use super::{ConnectionId, Process};
 use pslite_core::wire::native::PROBE_BYTES;
 
@@ -38,8 +41,19 @@ pub struct ChunkArrival {
     pub more: bool,
     /// It came right after the one before it on its connection.
     pub follows: bool,
-    /// It is a whole probe of the link, and belongs to no message.
-    pub probe: bool,
+    /// What it is of.
+    pub of: ChunkOf,
+}
+
+/// What a chunk belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChunkOf {
+    /// A message.
+    Message,
+    /// It is a whole probe of an idle link.
+    Probe,
+    /// Padding, which shows what a link in use carries.
+    Padding,
 }
 
 /// What went over a connection so far.
@@ -60,6 +74,8 @@ pub struct CarriedBytes {
 pub(super) enum ChunkStep {
     /// It has left its sender's card.
     Left(Chunk),
+    /// It has passed a link between sites.
+    Passed(Chunk),
     /// The receiver's card has let it in.
     Landed(Chunk),
 }
@@ -75,15 +91,20 @@ pub(super) struct Chunk {
     last: Duration,
     more: bool,
     follows: bool,
-    /// What ends with it; nothing, if more of its message follows.
-    ends: Option<Sending>,
+    /// Links between sites that it has passed, or is on.
+    passed: usize,
+    sending: Sending,
+    /// That ends with it.
+    ends: bool,
 }
 
 /// What is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sending {
-    Message,
+    /// The message of that number on its connection.
+    Message(u64),
     Probe,
+    Padding,
 }
 
 /// Of which connection, in which of its lives, and between whom.
@@ -94,6 +115,20 @@ pub(super) struct FlowEnds {
     pub(super) from: Process,
     pub(super) to: Process,
 }
+
+/// A message, as cards see it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MessageLoad {
+    /// Its number on its connection.
+    pub(super) number: u64,
+    /// Of two messages the one of the higher class goes first.
+    pub(super) class: i32,
+    /// Bytes of its values.
+    pub(super) values: usize,
+}
+
+/// The place of a message among those that wait: the most urgent first, of equals the oldest.
+type SendTurn = (Reverse<i32>, u64);
 
 /// A step, and when it is due.
 pub(super) type DueStep = (Duration, ChunkStep);
@@ -115,7 +150,9 @@ struct ChunkFlow {
     to: Process,
     epoch: u32,
     /// What is to be sent, and the bytes that are left of it.
-    waiting: VecDeque<(Sending, u64)>,
+    waiting: BTreeMap<SendTurn, (Sending, u64)>,
+    /// How often something was to be sent.
+    sendings: u64,
     under_way: usize,
     carried: CarriedBytes,
     /// When `carried` was brought up to date.
@@ -125,6 +162,17 @@ struct ChunkFlow {
 }
 
 impl ChunkFlow {
+    /// Something is under way, or waits for that.
+    fn is_busy(&self) -> bool {
+        self.under_way > 0 || !self.waiting.is_empty()
+    }
+
+    /// A probe waits for more to be sent of it.
+    fn is_probed(&self) -> bool {
+        let last = self.waiting.last_key_value();
+        last.is_some_and(|(_, (sending, _))| !matches!(sending, Sending::Message(_)))
+    }
+
     fn note(&mut self, now: Duration) {
         let passed = now.saturating_sub(std::mem::replace(&mut self.noted, now));
         let waits = !self.waiting.is_empty();
@@ -141,6 +189,8 @@ impl ChunkFlow {
 #[derive(Debug)]
 pub(super) struct Cards {
     chunks: Chunks,
+    /// What is between the cards of processes at different sites.
+    pub(super) sites: BetweenSites,
     cards: BTreeMap<Process, SharedCard>,
     flows: BTreeMap<ConnectionId, ChunkFlow>,
     came: BTreeMap<Process, Vec<ChunkArrival>>,
@@ -148,16 +198,25 @@ pub(super) struct Cards {
 
 /// A card without a limit is as fast as that, in bytes a second.
 const FAST: u64 = 10_000_000_000;
+/// Bytes that show what a link in use carries (`native/channel/probing`).
+const LONG_PROBE: u64 = 2 * PROBE_BYTES;
 /// Bytes of a message beside its values.
 const HEAD: u64 = 100;
 
-fn time(bytes: u64, rate: u64) -> Duration {
+/// How long so many bytes take.
+pub(super) fn time(bytes: u64, rate: u64) -> Duration {
     Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / rate.max(1))
 }
 
 impl Cards {
-    pub(super) const fn new(chunks: Chunks) -> Self {
-        Self { chunks, cards: BTreeMap::new(), flows: BTreeMap::new(), came: BTreeMap::new() }
+    pub(super) fn new(chunks: Chunks) -> Self {
+        Self {
+            chunks,
+            sites: BetweenSites::default(),
+            cards: BTreeMap::new(),
+            flows: BTreeMap::new(),
+            came: BTreeMap::new(),
+        }
     }
 
     fn card(&mut self, process: Process) -> &mut SharedCard {
@@ -171,22 +230,32 @@ impl Cards {
         self.card(process).rates = rates.unwrap_or(Rates { up: FAST, down: FAST });
     }
 
-    /// A message with so many bytes of values is to go over a connection.
-    pub(super) fn send(&mut self, now: Duration, ends: FlowEnds, values: usize) -> Option<DueStep> {
-        let bytes = (values as u64).saturating_mul(self.chunks.weight) + HEAD;
-        self.add(now, ends, Sending::Message, bytes)
+    /// A message is to go over a connection.
+    pub(super) fn send(
+        &mut self,
+        now: Duration,
+        ends: FlowEnds,
+        load: MessageLoad,
+    ) -> Option<DueStep> {
+        let bytes = (load.values as u64).saturating_mul(self.chunks.weight) + HEAD;
+        self.add(now, ends, Sending::Message(load.number), load.class, bytes)
     }
 
-    /// Padding is to go over a connection, if that carries nothing now.
-    pub(super) fn probe(&mut self, now: Duration, ends: FlowEnds) -> Option<DueStep> {
+    /// Padding is to go over a connection, if that carries nothing now; of a link in use, whenever
+    /// nothing else is to be sent.
+    pub(super) fn probe(&mut self, now: Duration, ends: FlowEnds, in_use: bool) -> Option<DueStep> {
         let connection = ends.connection;
         let flow = self.flows.get(&connection);
-        if flow.is_some_and(|flow| flow.under_way > 0 || !flow.waiting.is_empty()) {
+        if flow.is_some_and(|flow| !in_use && flow.is_busy() || flow.is_probed()) {
             return None;
         }
-        let due = self.add(now, ends, Sending::Probe, PROBE_BYTES);
+        let (sending, bytes) = match in_use {
+            true => (Sending::Padding, LONG_PROBE),
+            false => (Sending::Probe, PROBE_BYTES),
+        };
+        let due = self.add(now, ends, sending, i32::MIN, bytes);
         if let Some(flow) = self.flows.get_mut(&connection) {
-            flow.carried.padding += PROBE_BYTES;
+            flow.carried.padding += bytes;
         }
         due
     }
@@ -196,6 +265,7 @@ impl Cards {
         now: Duration,
         ends: FlowEnds,
         sending: Sending,
+        class: i32,
         bytes: u64,
     ) -> Option<DueStep> {
         let FlowEnds { connection, epoch, from, to } = ends;
@@ -205,7 +275,8 @@ impl Cards {
             flow.paused = true;
         }
         (flow.from, flow.to, flow.epoch) = (from, to, epoch);
-        flow.waiting.push_back((sending, bytes));
+        flow.sendings += 1;
+        flow.waiting.insert((Reverse(class), flow.sendings), (sending, bytes));
         self.offer(connection);
         self.go_on(now, from)
     }
@@ -233,19 +304,33 @@ impl Cards {
             let connection = self.card(process).turn.pop_front()?;
             let Some(flow) = self.flows.get_mut(&connection) else { continue };
             flow.note(now);
-            let Some((sending, left)) = flow.waiting.front_mut() else { continue };
+            let Some(mut first) = flow.waiting.first_entry() else { continue };
+            let (sending, left) = *first.get();
             // A probe goes as a whole.
-            let bytes = if *sending == Sending::Probe { *left } else { (*left).min(most) };
-            *left -= bytes;
-            let ends = (*left == 0).then_some(*sending);
-            if ends.is_some() {
-                flow.waiting.pop_front();
+            let bytes = if sending == Sending::Probe { left } else { left.min(most) };
+            let ends = left == bytes;
+            match ends {
+                true => _ = first.remove(),
+                false => first.get_mut().1 = left - bytes,
             }
             flow.under_way += 1;
             let follows = !std::mem::replace(&mut flow.paused, false);
             let (epoch, more) = (flow.epoch, !flow.waiting.is_empty());
             let (began, first, last) = (now, now, now);
-            let chunk = Chunk { connection, epoch, bytes, began, first, last, more, follows, ends };
+            let passed = 0;
+            let chunk = Chunk {
+                connection,
+                epoch,
+                bytes,
+                began,
+                first,
+                last,
+                more,
+                follows,
+                passed,
+                sending,
+                ends,
+            };
             self.card(process).sends = true;
             self.offer(connection);
             return Some((now + time(bytes, rate), ChunkStep::Left(chunk)));
@@ -262,31 +347,52 @@ impl Cards {
         way: Duration,
     ) -> [Option<DueStep>; 2] {
         self.card(from).sends = false;
-        let flow = self.flows.get(&chunk.connection).filter(|flow| flow.epoch == chunk.epoch);
-        let landed = flow.map(|flow| flow.to).map(|to| {
-            let card = self.card(to);
-            let first = (chunk.began + way).max(card.free_at);
-            let last = (now + way).max(first + time(chunk.bytes, card.rates.down));
-            card.free_at = last;
-            (last, ChunkStep::Landed(Chunk { first, last, ..chunk }))
-        });
-        [landed, self.go_on(now, from)]
+        let chunk = Chunk { first: chunk.began, last: now, ..chunk };
+        [self.passed(chunk, way), self.go_on(now, from)]
     }
 
-    /// A chunk has landed. Whether a message ends with it; and when the next one has left.
-    pub(super) fn landed(&mut self, now: Duration, chunk: Chunk) -> (bool, Option<DueStep>) {
-        let Chunk { connection, epoch, bytes, first, last, more, follows, ends, .. } = chunk;
+    /// A chunk has passed the last thing on its way, by its own times. When it has passed the next
+    /// link between sites, or else has landed.
+    pub(super) fn passed(&mut self, chunk: Chunk, way: Duration) -> Option<DueStep> {
+        let flow = self.flows.get(&chunk.connection).filter(|flow| flow.epoch == chunk.epoch)?;
+        let ends = [flow.from, flow.to];
+        let left = PassTimes { first: chunk.first, last: chunk.last };
+        if let Some(times) = self.sites.carry(ends, chunk.passed, left, chunk.bytes) {
+            let PassTimes { first, last } = times;
+            let chunk = Chunk { first, last, passed: chunk.passed + 1, ..chunk };
+            return Some((last, ChunkStep::Passed(chunk)));
+        }
+        let card = self.card(ends[1]);
+        let first = (left.first + way).max(card.free_at);
+        let last = (left.last + way).max(first + time(chunk.bytes, card.rates.down));
+        card.free_at = last;
+        Some((last, ChunkStep::Landed(Chunk { first, last, ..chunk })))
+    }
+
+    /// A chunk has landed. The number of the message that ends with it; and when the next one has
+    /// left.
+    pub(super) fn landed(&mut self, now: Duration, chunk: Chunk) -> (Option<u64>, Option<DueStep>) {
+        let Chunk { connection, epoch, bytes, first, last, more, follows, sending, ends, .. } =
+            chunk;
         let flow = self.flows.get_mut(&connection).filter(|flow| flow.epoch == epoch);
-        let Some(flow) = flow else { return (false, None) };
+        let Some(flow) = flow else { return (None, None) };
         flow.note(now);
         flow.under_way -= 1;
         flow.carried.bytes += bytes;
         let (from, to) = (flow.from, flow.to);
-        let probe = ends == Some(Sending::Probe);
-        let fragment = ChunkArrival { connection, bytes, first, last, more, follows, probe };
+        let of = match sending {
+            Sending::Message(_) => ChunkOf::Message,
+            Sending::Probe => ChunkOf::Probe,
+            Sending::Padding => ChunkOf::Padding,
+        };
+        let fragment = ChunkArrival { connection, bytes, first, last, more, follows, of };
         self.came.entry(to).or_default().push(fragment);
         self.offer(connection);
-        (ends == Some(Sending::Message), self.go_on(now, from))
+        let message = match sending {
+            Sending::Message(number) if ends => Some(number),
+            Sending::Message(_) | Sending::Probe | Sending::Padding => None,
+        };
+        (message, self.go_on(now, from))
     }
 
     /// A connection broke: nothing of it is under way any more.
@@ -332,10 +438,11 @@ mod tests {
                     let from = cards.flows[&chunk.connection].from;
                     due.extend(cards.left(now, chunk, from, way).into_iter().flatten());
                 }
+                ChunkStep::Passed(chunk) => due.extend(cards.passed(chunk, way)),
                 ChunkStep::Landed(chunk) => {
                     let (ends, more) = cards.landed(now, chunk);
                     due.extend(more);
-                    if ends {
+                    if ends.is_some() {
                         arrived.push((chunk.connection, now));
                     }
                 }
@@ -356,6 +463,10 @@ mod tests {
         FlowEnds { connection, epoch: 0, from, to }
     }
 
+    const fn load(values: usize) -> MessageLoad {
+        MessageLoad { number: 0, class: 0, values }
+    }
+
     fn near(time: Duration, seconds: f64) -> bool {
         (time.as_secs_f64() - seconds).abs() < 0.1 * seconds
     }
@@ -365,14 +476,14 @@ mod tests {
         let mut cards = cards(&[(1, 1_000_000, 1), (2, 1_000_000, 1), (3, 1, 1_000_000)]);
         let mut due = Vec::new();
         for from in [1, 2] {
-            due.extend(cards.send(Duration::ZERO, ends(from, from, 3), 500_000));
+            due.extend(cards.send(Duration::ZERO, ends(from, from, 3), load(500_000)));
         }
         let arrived = played(&mut cards, due, Duration::ZERO);
         assert!(arrived.iter().all(|(_, at)| near(*at, 1.0)), "{arrived:?}");
         let mut cards = self::cards(&[(1, 1_000_000, 1)]);
         let due: Vec<DueStep> = [2, 3]
             .into_iter()
-            .filter_map(|to| cards.send(Duration::ZERO, ends(to, 1, to), 500_000))
+            .filter_map(|to| cards.send(Duration::ZERO, ends(to, 1, to), load(500_000)))
             .collect();
         let arrived = played(&mut cards, due, Duration::ZERO);
         assert!(arrived.iter().all(|(_, at)| near(*at, 1.0)), "{arrived:?}");
@@ -384,7 +495,7 @@ mod tests {
         let mut cards = cards(&[(1, 1_000_000, 1), (2, 1, 10_000), (3, 1, 1_000_000)]);
         let due: Vec<DueStep> = [(2, 100_000), (3, 900_000)]
             .into_iter()
-            .filter_map(|(to, bytes)| cards.send(Duration::ZERO, ends(to, 1, to), bytes))
+            .filter_map(|(to, bytes)| cards.send(Duration::ZERO, ends(to, 1, to), load(bytes)))
             .collect();
         let arrived = played(&mut cards, due, Duration::from_millis(1));
         let at = |id| arrived.iter().find(|(connection, _)| *connection == id).unwrap().1;
@@ -404,16 +515,16 @@ mod tests {
         let mut cards = cards(&[(1, 1_000_000, 1)]);
         let mut due: Vec<DueStep> = Vec::new();
         for bytes in [1_000_000, 0] {
-            due.extend(cards.send(Duration::ZERO, ends(7, 1, 2), bytes));
+            due.extend(cards.send(Duration::ZERO, ends(7, 1, 2), load(bytes)));
         }
         let arrived = played(&mut cards, due, Duration::ZERO);
         assert!(arrived.len() == 2 && arrived.iter().all(|(_, at)| near(*at, 1.0)), "{arrived:?}");
-        let due = cards.send(SECOND, ends(7, 1, 2), 10_000);
+        let due = cards.send(SECOND, ends(7, 1, 2), load(10_000));
         cards.forget(7);
         // The card is free again once the chunk that it sends has left.
         let (now, step) = due.unwrap();
         let ChunkStep::Left(chunk) = step else { panic!("{step:?}") };
         assert!(cards.left(now, chunk, 1, Duration::ZERO).iter().all(Option::is_none));
-        assert!(cards.send(now, ends(8, 1, 2), 1).is_some());
+        assert!(cards.send(now, ends(8, 1, 2), load(1)).is_some());
     }
 }

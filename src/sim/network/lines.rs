@@ -45,23 +45,23 @@ impl Direction {
 
 /// When a message passes a place.
 #[derive(Clone, Copy, Debug)]
-struct PassTimes {
+pub(super) struct PassTimes {
     /// Its first byte does.
-    first: Duration,
+    pub(super) first: Duration,
     /// Its last byte does.
-    last: Duration,
+    pub(super) last: Duration,
 }
 
 /// When something that carries one message after the other is free.
 #[derive(Clone, Copy, Debug, Default)]
-struct Queue {
+pub(super) struct Queue {
     free_at: Duration,
 }
 
 impl Queue {
     /// When something that comes then is through. The first byte goes on before the last one has
     /// come.
-    fn carry(&mut self, comes: PassTimes, time: Duration) -> PassTimes {
+    pub(super) fn carry(&mut self, comes: PassTimes, time: Duration) -> PassTimes {
         let first = comes.first.max(self.free_at);
         let last = comes.last.max(first + time);
         self.free_at = last;

@@ -5,9 +5,10 @@
 //! and names of connections; not what the bytes mean.
 //!
 //! `lines` has what is between the processes, `cards` what shares the lines where data are cut into
-//! chunks, `travel` what becomes of messages on their way,
-//! `faults` what goes wrong on purpose, `places` who listens where.
+//! chunks, and `between_sites` the links that these chunks pass; `travel` what becomes of messages
+//! on their way, `faults` what goes wrong on purpose, `places` who listens where.
 
+mod between_sites;
 mod cards;
 mod faults;
 mod lines;
@@ -24,7 +25,7 @@ use self::places::{Place, Places};
 use pslite_core::random::Random;
 use pslite_core::wire::{Frames, NodeId};
 
-pub use cards::{CarriedBytes, ChunkArrival, Chunks};
+pub use cards::{CarriedBytes, ChunkArrival, ChunkOf, Chunks};
 pub use lines::{LinkModel, Rates};
 
 /// The number of a process.
@@ -90,6 +91,8 @@ pub struct Sealed {
     pub data: Frames,
     /// It may overtake what else goes the same way.
     pub overtakes: bool,
+    /// Where data are cut into chunks, the one of the higher class goes first.
+    pub class: i32,
 }
 
 /// What the network does to a process.
@@ -150,6 +153,10 @@ struct Connection {
     queue: VecDeque<Sealed>,
     /// Under way, in order.
     flying: VecDeque<Sealed>,
+    /// Under way in chunks, by the number of the message on this connection.
+    in_chunks: BTreeMap<u64, Sealed>,
+    /// Messages that went in chunks.
+    numbered: u64,
     /// How many of these would have arrived, but for a stall.
     overdue: usize,
     last_arrival: Duration,
@@ -295,6 +302,8 @@ impl Network {
             epoch: 0,
             queue: VecDeque::new(),
             flying: VecDeque::new(),
+            in_chunks: BTreeMap::new(),
+            numbered: 0,
             overdue: 0,
             last_arrival: now,
             closed: false,

@@ -16,7 +16,7 @@ fn network(config: NetworkConfig) -> Network {
 }
 
 fn numbered(number: u8) -> Sealed {
-    Sealed { meta: vec![number], data: Frames::new(), overtakes: false }
+    Sealed { meta: vec![number], data: Frames::new(), overtakes: false, class: 0 }
 }
 
 /// All that happens from now on: the numbers that arrived, and the channels as (process, up).
@@ -190,7 +190,11 @@ fn a_line_takes_its_time_for_data_and_control_overtakes() {
     network.set_rates(1, Some(Rates { up: 1, down: 500_000 }));
     for number in 0..2 {
         let data_of = vec![bytes::Bytes::from(vec![0; 10_000])].into_iter().collect();
-        network.send(now, data, Sealed { meta: vec![number], data: data_of, overtakes: false });
+        network.send(
+            now,
+            data,
+            Sealed { meta: vec![number], data: data_of, overtakes: false, class: 0 },
+        );
     }
     network.send(now, control, numbered(9));
     assert_eq!(drain(&mut network, &mut now).0, [9, 0, 1]);
@@ -220,7 +224,7 @@ fn what_may_overtake_does_so_but_not_its_like() {
 
 fn with_data(number: u8, bytes: usize) -> Sealed {
     let data = vec![bytes::Bytes::from(vec![0; bytes])].into_iter().collect();
-    Sealed { meta: vec![number], data, overtakes: false }
+    Sealed { meta: vec![number], data, overtakes: false, class: 0 }
 }
 
 /// Three processes, each connected with each other one by a connection that keeps what it carries;

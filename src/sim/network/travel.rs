@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::cards::FlowEnds;
+use super::cards::{FlowEnds, MessageLoad};
 use super::lines::{Direction, LinkModel, Rates};
 use super::{
     CarriedBytes, ChunkArrival, ChunkStep, ConnectionId, DueStep, Happening, Item, Network,
@@ -24,6 +24,29 @@ impl Network {
             Some(cards) => cards.set_rates(process, rates),
             None => self.lines.set_host(process, rates),
         }
+    }
+
+    /// For how many bytes one byte of values stands.
+    #[must_use]
+    pub fn weight(&self) -> u64 {
+        self.config.chunks.map_or(1, |chunks| chunks.weight)
+    }
+
+    /// Where data are cut into chunks: a process is at that site.
+    pub fn place(&mut self, process: Process, site: usize) {
+        self.cards.iter_mut().for_each(|cards| cards.sites.place(process, site));
+    }
+
+    /// Where data are cut into chunks: from now on the link between the first site and the second,
+    /// in that direction, carries so many bytes a second.
+    pub fn set_link(&mut self, ends: [usize; 2], rate: u64) {
+        self.cards.iter_mut().for_each(|cards| cards.sites.set_link(ends, rate));
+    }
+
+    /// Where data are cut into chunks: what goes between these sites passes those, both ends
+    /// included.
+    pub fn set_way(&mut self, ends: [usize; 2], way: &[usize]) {
+        self.cards.iter_mut().for_each(|cards| cards.sites.set_way(ends, way.to_vec()));
     }
 
     /// From now on that is between the first process and the second, in that direction; without
@@ -77,21 +100,26 @@ impl Network {
     fn launch_in_chunks(&mut self, now: Duration, id: ConnectionId, sealed: &Sealed) {
         let Some(connection) = self.connections.get_mut(id) else { return };
         let Some(to) = self.places.listener(connection.to) else { return };
-        connection.flying.push_back(sealed.clone());
+        connection.numbered += 1;
+        let number = connection.numbered;
+        connection.in_chunks.insert(number, sealed.clone());
         let ends = FlowEnds { connection: id, epoch: connection.epoch, from: connection.from, to };
-        let bytes = sealed.data.iter().map(bytes::Bytes::len).sum();
-        let due = self.cards.as_mut().and_then(|cards| cards.send(now, ends, bytes));
+        // Keys, values and lens.
+        let values = sealed.data.get(1).map_or(0, bytes::Bytes::len);
+        let load = MessageLoad { number, class: sealed.class, values };
+        let due = self.cards.as_mut().and_then(|cards| cards.send(now, ends, load));
         self.plan_chunk(due);
     }
 
-    /// Probes the link of a connection that carries nothing now, where data are cut into chunks.
-    pub fn probe(&mut self, now: Duration, id: ConnectionId) {
+    /// Probes the link of a connection, where data are cut into chunks: if it carries nothing now,
+    /// or whenever it carries nothing else, if it is `in_use`.
+    pub fn probe(&mut self, now: Duration, id: ConnectionId, in_use: bool) {
         let Some(connection) = self.connections.get(id) else { return };
         let Some(to) = self.places.listener(connection.to) else { return };
         let ends = FlowEnds { connection: id, epoch: connection.epoch, from: connection.from, to };
         let stands = connection.state == super::State::Up && !connection.closed;
         let due = self.cards.as_mut().filter(|_| stands);
-        let due = due.and_then(|cards| cards.probe(now, ends));
+        let due = due.and_then(|cards| cards.probe(now, ends, in_use));
         self.plan_chunk(due);
     }
 
@@ -111,10 +139,18 @@ impl Network {
                 dues.into_iter().for_each(|due| self.plan_chunk(due));
                 None
             }
+            ChunkStep::Passed(chunk) => {
+                let way = self.edge(chunk.connection).latency;
+                let due = self.cards.as_mut()?.passed(chunk, way);
+                self.plan_chunk(due);
+                None
+            }
             ChunkStep::Landed(chunk) => {
                 let (ends, due) = cards.landed(now, chunk);
                 self.plan_chunk(due);
-                if ends { self.arrive(chunk.connection, chunk.epoch, None) } else { None }
+                let connection = self.connections.get_mut(chunk.connection)?;
+                let sealed = connection.in_chunks.remove(&ends?)?;
+                self.arrive(chunk.connection, chunk.epoch, Some(sealed))
             }
         }
     }
@@ -202,7 +238,8 @@ impl Network {
         connection.state = super::State::Waiting;
         connection.epoch += 1;
         connection.overdue = 0;
-        let under_way = std::mem::take(&mut connection.flying);
+        let mut under_way = std::mem::take(&mut connection.flying);
+        under_way.extend(std::mem::take(&mut connection.in_chunks).into_values());
         if let Some(cards) = &mut self.cards {
             cards.forget(id);
         }

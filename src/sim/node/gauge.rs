@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use super::{Node, World};
 use crate::app::Application;
-use crate::network::{CarriedBytes, ChunkArrival};
+use crate::network::{CarriedBytes, ChunkArrival, ChunkOf};
 use pslite_core::cluster::{Event, Tell};
 use pslite_core::measuring::{FragmentKind, Measuring, TimedFragment};
 use pslite_core::placement::links::{PROBE_AFTER, Sent};
 use pslite_core::wire::native::{PROBE_BYTES, PROBE_HEAD};
 use pslite_core::wire::topic::{ProbeRequest, Topic};
-use pslite_core::wire::{NodeId, Role, SCHEDULER, is_server, server_id, worker_id};
+use pslite_core::wire::{NodeId, Role, SCHEDULER, is_server, is_worker, server_id, worker_id};
 
 /// A mistake that is planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +33,12 @@ pub(in super::super) enum Mismeasure {
     Kept,
     /// It takes the time for which nothing waited for that for which something did.
     Swapped,
+    /// It does not see that one message followed another.
+    Trains,
+    /// The first worker sees twice the bytes.
+    HopsTwice,
+    /// It sends no probe.
+    Probes,
 }
 
 impl<A: Application> Node<A> {
@@ -78,9 +84,12 @@ impl<A: Application> Node<A> {
 
     /// The scheduler asks for a probe.
     pub(super) fn asked_to_probe(&self, world: &mut World<'_, A::Ledger>, request: &[u8]) {
-        let to = ProbeRequest::read(request).and_then(|request| self.native.get(&request.to));
-        if let Some(connection) = to {
-            world.network.probe(world.now, *connection);
+        let Some(ProbeRequest { to }) = ProbeRequest::read(request) else { return };
+        // As the van does (`van/topics`).
+        let in_use = is_worker(self.cluster.me().id) && is_worker(to);
+        let forgets = self.options.mismeasures == Some(Mismeasure::Probes);
+        if let Some(connection) = self.native.get(&to).filter(|_| !forgets) {
+            world.network.probe(world.now, *connection, in_use);
         }
     }
 
@@ -102,16 +111,23 @@ fn mistaken(mistake: Option<Mismeasure>, me: NodeId, fragment: TimedFragment) ->
         }
         Some(Mismeasure::Half) if first => TimedFragment { bytes: fragment.bytes / 2, ..fragment },
         Some(Mismeasure::Twice) if first => TimedFragment { bytes: fragment.bytes * 2, ..fragment },
+        Some(Mismeasure::HopsTwice) if me == worker_id(0) => {
+            TimedFragment { bytes: fragment.bytes * 2, ..fragment }
+        }
+        Some(Mismeasure::Trains) => TimedFragment { follows: false, ..fragment },
         _ => fragment,
     }
 }
 
 /// As a data plane tells of it: of a probe only the part behind its head is timed.
 fn timed(peer: NodeId, fragment: ChunkArrival) -> Vec<TimedFragment> {
-    let ChunkArrival { bytes, first, last, more, follows, probe, .. } = fragment;
-    let kind = if probe { FragmentKind::Padding } else { FragmentKind::Message };
+    let ChunkArrival { bytes, first, last, more, follows, of, .. } = fragment;
+    let kind = match of {
+        ChunkOf::Message => FragmentKind::Message,
+        ChunkOf::Probe | ChunkOf::Padding => FragmentKind::Padding,
+    };
     let whole = TimedFragment { peer, bytes, head: 0, first, last, more, follows, kind };
-    if !probe {
+    if of != ChunkOf::Probe {
         return vec![whole];
     }
     let first = first + (last - first) / 2;

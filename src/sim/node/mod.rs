@@ -91,6 +91,10 @@ pub(super) struct Options {
     pub(super) answers_the_lost: bool,
     /// Planted: its own pauses count as time in which others are silent.
     pub(super) pauses_count: bool,
+    /// Servers that the application counts with.
+    pub(super) servers: usize,
+    /// Planted: all that it sends has one class.
+    pub(super) forgets_classes: bool,
     /// It measures, and tells the scheduler.
     pub(super) measures: bool,
     /// Planted: what it does wrong then.

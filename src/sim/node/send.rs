@@ -4,6 +4,7 @@ use super::{Node, World};
 use crate::app::{Application, Input};
 use crate::network::Sealed;
 use crate::steps::Fate;
+use pslite_core::trees::place_in_round;
 use pslite_core::wire::{Message, NodeId, encode_meta};
 
 impl<A: Application> Node<A> {
@@ -45,7 +46,26 @@ impl<A: Application> Node<A> {
             false => self.connections.connection(to),
         };
         if let Some(connection) = connection {
-            world.network.send(world.now, connection, seal(message));
+            let class = self.class_of(world, message);
+            world.network.send(world.now, connection, Sealed { class, ..seal(message) });
+        }
+    }
+
+    /// The class of a message on the native data plane, as the van decides it (`van/native`). A
+    /// value of the simulation stands for several.
+    fn class_of(&self, world: &World<'_, A::Ledger>, message: &Message) -> i32 {
+        let meta = &message.meta;
+        if self.options.forgets_classes {
+            return 0;
+        }
+        match &meta.hop {
+            Some(hop) => {
+                let from = meta.placed.as_ref().map_or(0, |placed| placed.from);
+                let from = from.saturating_mul(world.network.weight());
+                place_in_round(hop.key, from, self.options.servers)
+            }
+            None if meta.overtakes => i32::MAX,
+            None => 0,
         }
     }
 
@@ -62,5 +82,5 @@ impl<A: Application> Node<A> {
 fn seal(message: &Message) -> Sealed {
     let mut meta = Vec::with_capacity(64);
     encode_meta(&message.meta, &mut meta);
-    Sealed { meta, data: message.data.clone(), overtakes: message.meta.overtakes }
+    Sealed { meta, data: message.data.clone(), overtakes: message.meta.overtakes, class: 0 }
 }

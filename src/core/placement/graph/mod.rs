@@ -53,6 +53,7 @@ pub use limits::MOST_SITES;
 pub use named::NamedGraph;
 pub use predict::{ServingOrder, TransferMode, predict};
 pub use roots::Roots;
+pub use routes::SiteRoutes;
 pub use scheme::{Scheme, Tree};
 pub use sites::{Edge, Graph};
 pub use topology::{Proposal, Topology, blind, propose};

@@ -64,13 +64,16 @@ fn nearest(open: &[usize], lengths: &[f64]) -> Option<usize> {
 
 /// The routes with the fewest hops, of those the fastest: what static routes in the kernels of all
 /// sites would be.
-pub(super) struct SiteRoutes {
+#[derive(Clone, Debug)]
+pub struct SiteRoutes {
     /// By destination and site: the next site.
     next: Vec<Vec<Option<usize>>>,
 }
 
 impl SiteRoutes {
-    pub(super) fn new(graph: &Graph) -> Self {
+    /// Those of a graph.
+    #[must_use]
+    pub fn new(graph: &Graph) -> Self {
         let rates = graph.edges().map(|edge| graph.rate(edge));
         let slowest = rates.fold(f64::INFINITY, f64::min);
         // Less than one hop for all hops of a route together.
@@ -81,7 +84,8 @@ impl SiteRoutes {
     }
 
     /// The sites on the way, both ends included; nothing if there is none.
-    pub(super) fn path(&self, from: usize, to: usize) -> Vec<usize> {
+    #[must_use]
+    pub fn path(&self, from: usize, to: usize) -> Vec<usize> {
         let mut path = vec![from];
         let mut site = from;
         while site != to && path.len() <= self.next.len() {

@@ -12,6 +12,7 @@ mod placement;
 mod progress;
 pub(super) mod reference;
 mod samples;
+mod sites;
 mod sums;
 mod versions;
 mod waits;
@@ -63,6 +64,8 @@ pub enum Invariant {
     Grows,
     /// Keys go to where rounds are short, and stay there.
     Placed,
+    /// Trees are about as good as can be planned, and do not change to and fro.
+    Planted,
     /// The machines keep what they promise of themselves (`pslite_core::invariant`).
     Promised,
     /// A message cannot be read, or the simulation itself is wrong.

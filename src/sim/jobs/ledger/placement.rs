@@ -20,6 +20,32 @@ pub(super) struct Iterations {
     begun: Vec<Duration>,
     /// Plans so far: how many iterations had begun by then.
     planned: Vec<usize>,
+    /// What the planners expect of a round, in seconds.
+    pub(super) expected: Option<f64>,
+}
+
+/// The last iterations of the first worker.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LastIterations {
+    /// Seconds of one, with what it computes.
+    pub(super) seconds: f64,
+    /// Plans that were made meanwhile.
+    pub(super) plans: usize,
+}
+
+impl Iterations {
+    /// The last ones of that number; none: there were fewer.
+    pub(super) fn last(&self, number: usize) -> Option<LastIterations> {
+        let from = self.begun.len().checked_sub(number + 1)?;
+        let time = self.begun.last()?.saturating_sub(*self.begun.get(from)?);
+        let plans = self.planned.iter().filter(|at| **at > from).count();
+        Some(LastIterations { seconds: time.as_secs_f64() / number as f64, plans })
+    }
+
+    /// All plans.
+    pub(super) const fn plans(&self) -> usize {
+        self.planned.len()
+    }
 }
 
 /// Plans in the last iterations that are too many: nothing has happened for long.
@@ -33,15 +59,20 @@ impl Ledger {
         }
     }
 
-    /// The scheduler orders moves.
+    /// The scheduler orders moves, or gives out other trees.
     pub(in super::super) fn moves_planned(&mut self) {
         self.iterations.planned.push(self.iterations.begun.len());
+    }
+
+    /// What the planners expect of a round now.
+    pub(in super::super) fn rounds_expected(&mut self, round: Option<Duration>) {
+        self.iterations.expected = round.map(|round| round.as_secs_f64());
     }
 
     /// How many plans were ordered, and how many iterations the first worker computed.
     #[must_use]
     pub const fn plans_and_iterations(&self) -> (usize, usize) {
-        (self.iterations.planned.len(), self.iterations.begun.len())
+        (self.iterations.plans(), self.iterations.begun.len())
     }
 
     /// The job is over. `cluster`: what the scheduler knows. `nodes`: who each process is.
@@ -52,15 +83,12 @@ impl Ledger {
         cluster: &Cluster,
         nodes: &BTreeMap<Process, NodeId>,
     ) {
-        let Iterations { begun, planned } = &self.iterations;
-        let judged = placement.judged as usize;
-        let Some(from) = begun.len().checked_sub(judged + 1) else {
-            let text = format!("{} iterations are too few to judge", begun.len());
+        let judged = placement.judged;
+        let Some(last) = self.iterations.last(judged as usize) else {
+            let text = format!("fewer than {judged} iterations: too few to judge");
             return self.found(Invariant::Placed, [text]);
         };
-        let time = begun[begun.len() - 1].saturating_sub(begun[from]).as_secs_f64();
-        let seconds = time / judged as f64 - config.compute.as_secs_f64() / 2.0;
-        let late = planned.iter().filter(|at| **at > from).count();
+        let seconds = last.seconds - config.compute.as_secs_f64() / 2.0;
         let pairs = cluster.policy().copies.iter().map(|copy| (copy.owner, copy.holder)).collect();
         let model = true_model(config, config.time_max, nodes);
         let model = match config.replicas {
@@ -80,12 +108,13 @@ impl Ledger {
              {seconds:.3} s ({:.2} times that); {} plans",
             here / bound,
             seconds / here,
-            planned.len()
+            self.iterations.plans()
         ));
         let ill = (here > placement.within * bound).then(|| {
             let ratio = here / bound;
             format!("keys lie so that rounds take {here:.3} s, {ratio:.2} times T* ({bound:.3} s)")
         });
+        let late = last.plans;
         let restless = (late >= RESTLESS)
             .then(|| format!("{late} plans in the last {judged} iterations, long after a change"));
         self.found(Invariant::Placed, ill.into_iter().chain(restless));

@@ -6,7 +6,7 @@ use super::{Plant, Sabotage};
 use crate::node::Mismeasure;
 use pslite_core::cluster::Event;
 use pslite_core::wire::elastic::Claim;
-use pslite_core::wire::{NodeId, server_id};
+use pslite_core::wire::{NodeId, server_id, worker_id};
 
 /// After that time the planners look no more.
 const SOON: Duration = Duration::from_secs(5);
@@ -25,6 +25,9 @@ impl Sabotage {
             Some(Plant::ServersSilent) => Some(Mismeasure::Silent),
             Some(Plant::ReportKept) => Some(Mismeasure::Kept),
             Some(Plant::WaitsSwapped) => Some(Mismeasure::Swapped),
+            Some(Plant::TrainsNotSeen) => Some(Mismeasure::Trains),
+            Some(Plant::HopsTwice) => Some(Mismeasure::HopsTwice),
+            Some(Plant::ProbesForgotten) => Some(Mismeasure::Probes),
             _ => None,
         }
     }
@@ -38,11 +41,12 @@ impl Sabotage {
 
     /// Whose report it is, as the planners hear it.
     pub(in crate::jobs) fn reporter(&self, from: NodeId) -> NodeId {
-        let first = [server_id(0), server_id(1)];
-        match first.iter().position(|id| *id == from) {
-            Some(at) if self.is(Plant::ReportsSwapped) => first[1 - at],
-            _ => from,
-        }
+        let first = match self.plant {
+            Some(Plant::ReportsSwapped) => [server_id(0), server_id(1)],
+            Some(Plant::LinksSwapped) => [worker_id(0), worker_id(1)],
+            _ => return from,
+        };
+        first.iter().position(|id| *id == from).map_or(from, |at| first[1 - at])
     }
 
     /// True if the planners look now.
@@ -58,6 +62,9 @@ impl Sabotage {
     /// What the planners decide, as it is done.
     pub(in crate::jobs) fn decided(&self, events: &mut [Event]) {
         for event in events {
+            if let Event::Overlay { trees, .. } = event {
+                self.planted(trees);
+            }
             let Event::Orders(orders) = event else { continue };
             match self.plant {
                 Some(Plant::OrdersToOne) => {

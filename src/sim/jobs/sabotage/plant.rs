@@ -127,6 +127,26 @@ pub enum Plant {
     OrdersLost,
     /// The moves of a plan go to the servers of its other moves.
     OrdersTurned,
+    /// Trees that were worked out are lost.
+    AnswersLost,
+    /// The scheduler hears nothing of what links carry.
+    LinksUnheard,
+    /// The scheduler takes what two workers say for said by the other one.
+    LinksSwapped,
+    /// All trees get as much.
+    WeightsEven,
+    /// What goes up a tree takes the way of what goes down, and the other way round.
+    WaysSwapped,
+    /// Half of the trees of each server are not given out.
+    TreesForgotten,
+    /// A node does not see that one message followed another.
+    TrainsNotSeen,
+    /// The first worker sees all that comes twice.
+    HopsTwice,
+    /// A node sends no probe.
+    ProbesForgotten,
+    /// Nothing that goes along a tree overtakes what comes later in the round.
+    ClassesForgotten,
     /// Resenders deliver repetitions.
     RepetitionsDelivered,
     /// A server adds nothing of every third push.
@@ -141,7 +161,7 @@ pub enum Plant {
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 67] = [
+    pub const ALL: [Self; 77] = [
         Self::DuplicateCounted,
         Self::AnswerBeforeReplica,
         Self::StaleRouteWins,
@@ -204,6 +224,16 @@ impl Plant {
         Self::OrdersToOne,
         Self::OrdersLost,
         Self::OrdersTurned,
+        Self::AnswersLost,
+        Self::LinksUnheard,
+        Self::LinksSwapped,
+        Self::WeightsEven,
+        Self::WaysSwapped,
+        Self::TreesForgotten,
+        Self::TrainsNotSeen,
+        Self::HopsTwice,
+        Self::ProbesForgotten,
+        Self::ClassesForgotten,
         Self::RepetitionsDelivered,
         Self::PushesForgotten,
         Self::BreaksNotSeen,

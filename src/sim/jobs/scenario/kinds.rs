@@ -55,11 +55,13 @@ pub enum Scenario {
     ExchangeLives,
     /// Keys are placed by what nodes measure, over cards whose rates change.
     Placement,
+    /// Trees are planned by what nodes measure, over links between sites whose rates change.
+    Sites,
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::Calm,
         Self::Moves,
         Self::Rates,
@@ -83,6 +85,7 @@ impl Scenario {
         Self::Exchange,
         Self::ExchangeLives,
         Self::Placement,
+        Self::Sites,
     ];
 
     /// Its name, as the command line has it.
@@ -112,13 +115,14 @@ impl Scenario {
             Self::Exchange => "exchange",
             Self::ExchangeLives => "exchange-lives",
             Self::Placement => "placement",
+            Self::Sites => "sites",
         }
     }
 
-    /// That which a seed stands for if none is named: all in turn, but for the last four, without
+    /// That which a seed stands for if none is named: all in turn, but for the last five, without
     /// which a seed is the job that it was.
     #[must_use]
     pub const fn of_seed(seed: u64) -> Self {
-        Self::ALL[(seed % (Self::ALL.len() as u64 - 4)) as usize]
+        Self::ALL[(seed % (Self::ALL.len() as u64 - 5)) as usize]
     }
 }

@@ -70,6 +70,7 @@ fn still(seed: u64, workers: usize, servers: usize) -> JobConfig {
         sessions: None,
         exchange: None,
         placement: None,
+        sites: None,
         stays: Some(Stays::default()),
         start_spread: Duration::from_millis(20),
         journal: false,
