@@ -9,6 +9,7 @@ mod graph;
 mod modules;
 mod planted;
 mod rooms;
+mod store;
 mod tokens;
 
 use std::collections::BTreeMap;

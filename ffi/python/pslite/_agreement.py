@@ -13,7 +13,7 @@ from . import _library, errors
 
 __all__ = ["Agreement"]
 
-#: The command (src/core/store/command.rs). Servers that do not know it answer without a body.
+#: The command (src/core/store/command/head.rs). Servers that do not know it answer without a body.
 HEAD = 100
 #: Seconds between two questions: the first, and the longest.
 _FIRST, _LONGEST = 0.002, 0.1

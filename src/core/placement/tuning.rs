@@ -43,7 +43,7 @@ pub(super) const FIRST_TIMES_WAIT: Duration = Duration::from_secs(10);
 pub(super) const CLEAR_GAIN: f64 = 2.0;
 
 /// Fraction of the bytes of a round. The first plan waits longer if a piece that cannot be cut is
-/// larger: before their first round none can (`store/elastic/moves`), and all small pieces would go
+/// larger: before their first round none can (`store/moving/moves`), and all small pieces would go
 /// from where a large one is. From: ours.
 pub(super) const LARGE_PIECE: f64 = 1.0 / 32.0;
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::claims::Claims;
-use crate::store::elastic::Due;
+use crate::store::moving::Due;
 use crate::store::{Outbound, Store, StoreConfig, StoreError};
 use crate::wire::elastic::Order;
 use crate::wire::transfer::Transfer;

@@ -9,7 +9,6 @@
 //!
 //! Pure. May touch what the store may. Workers ask again and again, so nothing here waits.
 
-mod books;
 #[cfg(test)]
 mod tests;
 
@@ -18,12 +17,11 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use prost::Message;
 
-pub(super) use self::books::Agreements;
-use self::books::{Asker, Verdict, is_readable};
+use super::command::agreements::{Asker, Verdict, is_readable};
 use super::error::StoreError;
 use super::outbound::Outbound;
+use super::pieces::tensor::Piece;
 use super::state::Store;
-use super::tensor::Piece;
 use crate::keys::KeyName;
 use crate::values::SHARED;
 use crate::wire::agreement::{Agree, AgreeState, Agreed};

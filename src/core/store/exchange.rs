@@ -10,20 +10,18 @@
 //! Values of float16 have a float32 copy, in which they add up: deltas and values travel as
 //! float16. May touch what the store may.
 
-mod exchanging;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pslite_optimizers::Optimizer;
 use pslite_optimizers::pickle::{Object, Value};
 
-pub(super) use self::exchanging::Exchanging;
-use super::contribution::Pushes;
+use super::command::exchanging::Exchanging;
 use super::error::StoreError;
+use super::pieces::contribution::Pushes;
 use super::state::{At, Store};
 use crate::keys::KeyName;
-use crate::store::Sum;
+use crate::store::pieces::sums::Sum;
 use crate::values::kind::RequestKind;
 use crate::values::{Buffer, Dtype};
 use crate::wire::exchange::{ExchangeSpec, MILLION, OuterRule};

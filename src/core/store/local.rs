@@ -28,7 +28,7 @@ use self::arithmetic::{add, is_finite, subtract};
 use self::program::Known;
 use super::command::Head;
 use super::error::StoreError;
-use super::limits::TENSORS_MAX;
+use super::pieces::limits::TENSORS_MAX;
 use super::view::RankRanges;
 use crate::keys::KeyName;
 use crate::values::compression::Compression;

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
+use super::command::modes::space_of;
 use super::error::StoreError;
-use super::modes::space_of;
 use crate::values::{KvPairs, SHARED};
 use crate::wire::transfer::Transfer;
 use crate::wire::{Meta, NodeId};

@@ -1,7 +1,7 @@
 //! What an operator reads of the values that are here (`pslite save`). Nothing changes by it.
 
+use super::pieces::tensor::Layout;
 use super::state::Store;
-use super::tensor::Layout;
 use crate::wire::save::{SaveAsked, SaveTold, SavedPiece};
 
 impl Store {

@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::agreement::Agreements;
+use super::command::agreements::Agreements;
+use super::command::exchanging::Exchanging;
+use super::command::modes::{Mode, Modes};
 use super::config::StoreConfig;
-use super::elastic::Elastic;
 use super::error::StoreError;
-use super::exchange::Exchanging;
-use super::modes::{Mode, Modes};
-use super::stalls::OpenRounds;
-use super::tensor::{Piece, Tensor};
+use super::moving::Elastic;
+use super::pieces::stalls::OpenRounds;
+use super::pieces::tensor::{Piece, Tensor};
 use super::view::RankRanges;
 use crate::values::{Allocator, Buffer, Space};
 use crate::wire::Key;

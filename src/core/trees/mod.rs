@@ -3,7 +3,7 @@
 //!
 //! Pure. `table` is one tree as a node knows it, [`Trees`] all that it knows, `relay` what a worker
 //! does with what goes through it, `names` who is in a sum. What an owner does is in
-//! `store::elastic::tickets`, how a part finds its tree in `kv::flights`. May touch `wire` and
+//! `store::moving::tickets`, how a part finds its tree in `kv::flights`. May touch `wire` and
 //! `values`; must not know keys' places, rounds of a store or requests of an application.
 //!
 //! What holds it together:

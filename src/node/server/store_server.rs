@@ -30,7 +30,7 @@ use crate::sync::lock;
 use pslite_core::cluster::Event;
 use pslite_core::server::{ServerOutput, ServerSide};
 use pslite_core::store::command::Head;
-use pslite_core::store::elastic::Due;
+use pslite_core::store::moving::Due;
 use pslite_core::store::profile::{Profiler, Served, TraceFile};
 use pslite_core::store::{Answer, Outbound, PART_BYTES, StoreConfig};
 use pslite_core::values::spaces::space_begin;

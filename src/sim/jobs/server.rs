@@ -14,7 +14,7 @@ use pslite_core::kv::Unanswered;
 use pslite_core::kv::messages::with_data;
 use pslite_core::server::{ServerOutput, ServerSide, messages};
 use pslite_core::store::command::Head;
-use pslite_core::store::elastic::Due;
+use pslite_core::store::moving::Due;
 use pslite_core::store::{Answer, Claimant, Outbound, Store, StoreConfig, SumOrder};
 use pslite_core::values::{KvPairs, key_at};
 use pslite_core::wire::elastic::Claim;

@@ -6,6 +6,7 @@ use prost::Message;
 use super::*;
 use crate::store::StoreConfig;
 use crate::store::command::Head;
+use crate::store::command::agreements::TEXT_MAX;
 use crate::values::Dtype;
 use crate::values::kind::{RequestKind, command_of};
 use crate::values::server_key_ranges;
@@ -236,7 +237,7 @@ fn one_that_waits_for_a_round_without_the_other_in_it_is_no_circle() {
 #[test]
 fn what_cannot_be_read_is_refused() {
     let mut store = server(1);
-    let long = "x".repeat(books::TEXT_MAX + 1);
+    let long = "x".repeat(TEXT_MAX + 1);
     for body in [vec![255], step(1, &[(&long, "")]).encode_to_vec()] {
         let meta = Meta { body: body.into(), ..request(A, 0, &Agree::default()) };
         let refused = store.agree(&meta, &mut Outbound::default()).unwrap_err();

@@ -6,9 +6,9 @@ use pslite_optimizers::Optimizer;
 
 use crate::keys::KeyName;
 use crate::store::error::StoreError;
-use crate::store::stalls::OpenRounds;
+use crate::store::pieces::stalls::OpenRounds;
+use crate::store::pieces::tensor::{Layout, Piece, Tensor};
 use crate::store::state::Store;
-use crate::store::tensor::{Layout, Piece, Tensor};
 use crate::values::kind::{RequestKind, command_of, kind_of};
 use crate::values::{Space, key_at};
 use crate::wire::{Key, Meta};

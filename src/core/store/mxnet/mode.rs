@@ -6,8 +6,8 @@ use std::sync::Arc;
 use pslite_optimizers::Optimizer;
 
 use crate::store::error::StoreError;
+use crate::store::pieces::tensor::Piece;
 use crate::store::state::Store;
-use crate::store::tensor::Piece;
 use crate::values::compression::Compression;
 use crate::values::{Dtype, SHARED, Space};
 use crate::wire::Key;

@@ -3,12 +3,13 @@
 
 use bytes::Bytes;
 
+use super::sparse;
 use super::{BYTES_MAX, RequestFrames, RequestTarget};
 use crate::store::error::StoreError;
 use crate::store::outbound::{Answer, Outbound};
+use crate::store::pieces::sums::Addend;
+use crate::store::pieces::tensor::{Layout, Piece};
 use crate::store::state::{At, Store};
-use crate::store::tensor::{Layout, Piece};
-use crate::store::{Addend, sparse};
 use crate::values::{Dtype, KEY_SIZE, KvPairs};
 use crate::wire::{Meta, id_to_rank};
 

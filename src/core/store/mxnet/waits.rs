@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::store::stalls::{LastRequest, Stall, WORKERS_MAX, WaitingRound};
+use crate::store::pieces::stalls::{LastRequest, Stall, WORKERS_MAX, WaitingRound};
+use crate::store::pieces::tensor::Piece;
 use crate::store::state::{At, Store};
-use crate::store::tensor::Piece;
 use crate::values::key_at;
 use crate::values::kind::{RequestKind, kind_of};
 use crate::wire::{Meta, NodeId, worker_id};

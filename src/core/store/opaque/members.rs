@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{LeavingKey, Opaque, Owned, Step};
-use crate::store::changes::{Claimant, News};
+use crate::store::moving::changes::{Claimant, News};
 use crate::wire::elastic::{Claim, Holding, KeyRoute, OPAQUE_END};
 use crate::wire::word::{Policy, RoutedPolicy};
 use crate::wire::{Key, NodeId};

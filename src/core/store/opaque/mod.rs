@@ -5,7 +5,7 @@
 //!
 //! Pure like all of the store: it is given requests, answers of the application, transfers of other
 //! servers and words of the scheduler, and says what is to be done as [`Step`]s, in order. Its
-//! owner promises what that of [`super::elastic`] does, and that the application is given requests,
+//! owner promises what that of [`super::moving`] does, and that the application is given requests,
 //! and asked for states, one after the other.
 //!
 //! What its owner calls:
@@ -42,9 +42,9 @@ use bytes::Bytes;
 
 use self::first_pushes::FirstPushes;
 use self::visitors::{Customer, Visitors};
-use super::changes::Changes;
-use super::marks::Marks;
-use super::parked::Parked;
+use super::moving::changes::Changes;
+use super::moving::parked::Parked;
+use super::pieces::marks::Marks;
 use super::view::RankRanges;
 use super::{Answer, Outgoing};
 use crate::wire::elastic::Route;

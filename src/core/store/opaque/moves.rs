@@ -11,7 +11,7 @@ use super::travel::write;
 use super::{Given, LeavingKey, Opaque, OrderedMove, Owned, Step};
 use crate::store::Outgoing;
 use crate::store::error::StoreError;
-use crate::store::limits::TENSORS_MAX;
+use crate::store::pieces::limits::TENSORS_MAX;
 use crate::wire::elastic::{OPAQUE_END, Order};
 use crate::wire::transfer::{OpaqueKey, PieceName, Transfer};
 use crate::wire::{Key, Meta, NodeId};

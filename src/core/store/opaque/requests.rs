@@ -7,9 +7,9 @@ use bytes::Bytes;
 
 use super::visitors::{Customer, who};
 use super::{GIVEN_MAX, Given, HOLD, Opaque, Owned, Step};
-use crate::store::limits::TENSORS_MAX;
-use crate::store::name::Name;
 use crate::store::outbound::{Answer, done};
+use crate::store::pieces::limits::TENSORS_MAX;
+use crate::store::pieces::name::Name;
 use crate::values::{KEY_SIZE, KvPairs, key_at};
 use crate::wire::elastic::{OPAQUE_END, Placed, Route};
 use crate::wire::{Key, Meta, NodeId};

@@ -8,7 +8,7 @@ use super::{Head, Serving, StoreServer};
 use crate::server::front::{Front, HAND_OVER};
 use crate::sync::lock;
 use pslite_core::server::{ServerOutput, ServerSide};
-use pslite_core::store::elastic::Due;
+use pslite_core::store::moving::Due;
 use pslite_core::store::{StoreError, SumOrder};
 use pslite_core::wire::elastic::Order;
 use pslite_core::wire::transfer::Transfer;

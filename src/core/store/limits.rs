@@ -1,4 +1,0 @@
-//! Bounds of what one server holds. Pure.
-
-/// Keys that one server holds; more are refused.
-pub(super) const TENSORS_MAX: usize = 1 << 22;
