@@ -37,13 +37,12 @@ impl Store {
         let said = Agree::decode(&request.body[..]).ok().filter(is_readable);
         let said = said.ok_or(StoreError::Malformed("it says nothing that can be compared"))?;
         // One that is dead for the others, or that this server does not know yet.
-        let verdict = match self.is_former(request) {
+        let verdict = match self.held.attendance.is_former(request) {
             true => Verdict::Waits("this worker is not in the job yet".to_owned()),
             false => self.compare(request, &said),
         };
-        let may_tell = self.elastic.as_ref().is_some_and(|elastic| !elastic.waits_for_commands());
-        if may_tell && self.agreements.take_news() {
-            self.tell_joined(out);
+        if self.moves() && !self.known.waits_for_commands() && self.held.agreements.take_news() {
+            self.mover(out).tell_joined();
         }
         let makes_keys = request.placed.as_ref().is_some_and(|placed| placed.life > 0);
         let (state, text) = verdict.told();
@@ -52,26 +51,26 @@ impl Store {
     }
 
     fn compare(&mut self, request: &Meta, said: &Agree) -> Verdict {
-        let live = self.live_workers();
+        let live = self.held.attendance.workers().cloned();
         let asker = Asker {
             id: request.sender,
             awaited: self.awaited_by_steps(request.customer_id),
             goes_on: live.is_some(),
         };
         if !said.stands {
-            return self.agreements.hear(&asker, request.customer_id, said);
+            return self.held.agreements.hear(&asker, request.customer_id, said);
         }
-        let ahead = self.agreements.ahead_of(&asker, request.customer_id, said.step);
+        let ahead = self.held.agreements.ahead_of(&asker, request.customer_id, said.step);
         match ahead.iter().find_map(|id| self.round_between(asker.id, *id)) {
-            Some(key) => self.agreements.circle(&asker, request.customer_id, said.step, key),
+            Some(key) => self.held.agreements.circle(&asker, request.customer_id, said.step, key),
             None => Verdict::Agreed,
         }
     }
 
     /// The workers for which steps wait.
     fn awaited_by_steps(&self, customer: i32) -> BTreeSet<NodeId> {
-        let Some(live) = self.live_workers() else {
-            return (0..self.config.workers).map(worker_id).collect();
+        let Some(live) = self.held.attendance.workers() else {
+            return (0..self.held.config.workers).map(worker_id).collect();
         };
         let of = |only: bool| {
             let all = live.awaited(SHARED).filter(move |(_, of)| !only || *of == customer);
@@ -87,9 +86,9 @@ impl Store {
             let pushed: BTreeSet<NodeId> = piece.round.pushed().collect();
             piece.round.is_open() && pushed.contains(&one) && !pushed.contains(&other)
         };
-        let mut tensors = self.tensors.iter();
+        let mut tensors = self.held.tensors.iter();
         let found = tensors.find(|(_, tensor)| tensor.pieces.iter().any(waits));
-        found.map(|(key, _)| self.view.name(*key))
+        found.map(|(key, _)| self.held.view.name(*key))
     }
 }
 

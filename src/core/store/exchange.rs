@@ -18,8 +18,9 @@ use pslite_optimizers::pickle::{Object, Value};
 
 use super::command::exchanging::Exchanging;
 use super::error::StoreError;
+use super::holdings::{At, Holdings};
 use super::pieces::contribution::Pushes;
-use super::state::{At, Store};
+use super::state::Store;
 use crate::keys::KeyName;
 use crate::store::pieces::sums::Sum;
 use crate::values::kind::RequestKind;
@@ -41,7 +42,7 @@ impl Store {
     /// It makes no sense, is another one than before, or there are keys. From then on each push is
     /// refused for that reason.
     pub fn exchange(&mut self, spec: &ExchangeSpec) -> Result<(), StoreError> {
-        if self.exchanging.as_ref().is_some_and(|known| known.spec == *spec) {
+        if self.held.exchanging.as_ref().is_some_and(|known| known.spec == *spec) {
             return Ok(());
         }
         let outer = match self.why_not(spec) {
@@ -50,10 +51,10 @@ impl Store {
         };
         let cannot = outer.as_ref().err().map(ToString::to_string);
         if let Ok(outer) = &outer {
-            self.modes.exchange(&Arc::new(outer.clone()));
+            self.held.modes.exchange(&Arc::new(outer.clone()));
         }
         let spec = *spec;
-        self.exchanging = Some(Box::new(Exchanging {
+        self.held.exchanging = Some(Box::new(Exchanging {
             spec,
             cannot,
             long: BTreeMap::new(),
@@ -65,7 +66,7 @@ impl Store {
 
     fn why_not(&self, spec: &ExchangeSpec) -> Option<String> {
         let OuterRule { momentum, rate, .. } = spec.outer;
-        if self.exchanging.is_some() {
+        if self.held.exchanging.is_some() {
             return Some("a policy says another exchange than the one before".to_owned());
         }
         if !self.is_empty() {
@@ -75,6 +76,13 @@ impl Store {
             .then(|| "a policy says an exchange with an outer rule that makes no sense".to_owned())
     }
 
+    /// A line for people about the outer momentum, if there is a new one.
+    pub fn momentum_warning(&mut self) -> Option<String> {
+        self.held.exchanging.as_deref_mut()?.warning.take()
+    }
+}
+
+impl Holdings {
     /// An error if that push has no place in an exchange.
     pub(super) fn check_exchanged(&self, kind: RequestKind, push: bool) -> Result<(), StoreError> {
         let Some(exchanging) = &self.exchanging else { return Ok(()) };
@@ -89,15 +97,6 @@ impl Store {
                 refused("a compressed push in a job that exchanges deltas")
             }
             (None, RequestKind::Default | RequestKind::Compressed) => Ok(()),
-        }
-    }
-
-    /// An error if commands of workers say how rounds are applied.
-    pub(super) fn check_no_exchange(&self) -> Result<(), StoreError> {
-        let text = "this job exchanges deltas (PSLITE_SYNC): workers keep the optimizer";
-        match self.exchanging {
-            Some(_) => Err(StoreError::Exchange(text.to_owned())),
-            None => Ok(()),
         }
     }
 
@@ -118,12 +117,12 @@ impl Store {
             .flat_map(Pushes::customers)
             .map(|who| (who.worker, who.customer, who.life))
             .collect();
-        let gone = self.live_workers().map_or(0, |workers| {
+        let gone = self.attendance.workers().map_or(0, |workers| {
             let is_in = |(worker, customer): &(_, _)| {
                 let lives = here.range((*worker, *customer, 0)..=(*worker, *customer, u64::MAX));
                 lives.count() > 0
             };
-            workers.gone(self.space_of_key(at.key)).filter(|who| !is_in(who)).count()
+            workers.gone(self.view.space(at.key)).filter(|who| !is_in(who)).count()
         });
         let mean = sum.divided(dtype, here.len() + gone, self.memory.as_deref())?;
         let length = mean.dense().map(|mean| length(dtype, mean));
@@ -160,11 +159,6 @@ impl Store {
                  PSLITE_SYNC would help"
             ));
         }
-    }
-
-    /// A line for people about the outer momentum, if there is a new one.
-    pub fn momentum_warning(&mut self) -> Option<String> {
-        self.exchanging.as_deref_mut()?.warning.take()
     }
 }
 

@@ -5,13 +5,18 @@
 //!
 //! - `pieces`: a piece, its round, and which pushes have counted; knows nobody above it.
 //! - `command`: what workers command, as books.
-//! - `moving`: where pieces are, go and have copies, in jobs whose pieces move.
-//! - `state`: what a store has. `config` is what it is told when it is made, `outbound` what it
-//!   gives its owner to send.
-//! - `mxnet`: what a store does with requests and commands; `exchange` where workers exchange
-//!   deltas, `agreement` with what they say alike.
+//! - `holdings`: all that this server holds, with what commands have set; knows no other server.
+//! - `moving`: where pieces are, go and have copies. What acts there borrows what is held, what is
+//!   known of others, and what is to be sent; it cannot name a store.
 //! - `opaque`: keys that an application's own handler serves, and that move.
+//! - `state`: a store: what it holds, and what it knows.
+//! - `mxnet`: requests. Each asks `moving` once where its piece is, and says once that a round is
+//!   over: what its answers wait for is decided there. `exchange` is for workers that exchange
+//!   deltas, `agreement` for what they say alike.
+//! - `events`: what comes beside requests: commands, transfers, words of the scheduler.
 //! - `local`: what a worker keeps of its tensors while deltas travel; it needs no store.
+//!
+//! `config` is what a store is told when it is made, `outbound` what it gives its owner to send.
 //!
 //! Pure: bytes and requests in, answers out. May touch `wire` types and `values`; must not do I/O,
 //! read a clock, draw random numbers or start threads (whoever owns the store may call it from
@@ -21,7 +26,9 @@ pub mod agreement;
 pub mod command;
 mod config;
 pub mod error;
+mod events;
 mod exchange;
+mod holdings;
 pub mod local;
 pub mod moving;
 mod mxnet;
@@ -36,6 +43,7 @@ pub mod saved;
 #[cfg(test)]
 mod spaces_tests;
 mod state;
+mod validate;
 mod view;
 
 pub use config::{PART_BYTES, StoreConfig, SumOrder};

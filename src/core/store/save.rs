@@ -9,7 +9,7 @@ impl Store {
     /// have said of arrays with names.
     pub fn saved(&mut self, asked: SaveAsked) -> SaveTold {
         let SaveAsked { key, from, bare } = asked;
-        for (at, tensor) in self.tensors.range_mut(key..) {
+        for (at, tensor) in self.held.tensors.range_mut(key..) {
             let first = if *at == key { from } else { 0 };
             let Some(piece) = tensor.pieces.iter_mut().find(|piece| piece.from >= first) else {
                 continue;
@@ -30,7 +30,7 @@ impl Store {
             };
             return SaveTold { piece: Some(piece), facts: Vec::new() };
         }
-        SaveTold { piece: None, facts: self.agreements.about_arrays() }
+        SaveTold { piece: None, facts: self.held.agreements.about_arrays() }
     }
 }
 

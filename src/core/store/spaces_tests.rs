@@ -86,7 +86,7 @@ fn what_one_commands_is_nothing_to_the_other() {
     store.commanded(SECOND, Head::MultiPrecision, Bytes::new());
     let two_bit = Compression::TwoBit(TwoBit::new(0.5).unwrap());
     store.commanded(SECOND, Head::Compression, two_bit.to_body().into_bytes().into());
-    let (first, second) = (store.modes.of(0), store.modes.of(1));
+    let (first, second) = (store.held.modes.of(0), store.held.modes.of(1));
     assert!(second.sync && second.multi_precision && second.compression == two_bit);
     assert!(!first.sync && !first.multi_precision && first.compression == Compression::None);
     // So the first one is asynchronous, and lacks an optimizer.

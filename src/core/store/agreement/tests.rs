@@ -199,7 +199,7 @@ fn push(from: NodeId, timestamp: i32) -> (Meta, Vec<Bytes>) {
 #[test]
 fn one_that_waits_for_a_round_and_one_that_waits_for_it_are_told() {
     let mut store = server(2);
-    store.set_sync(SHARED).unwrap();
+    store.held.set_sync(SHARED).unwrap();
     let send = |store: &mut Store, from, timestamp| {
         let (meta, frames) = push(from, timestamp);
         store.request(meta, &frames, &mut Vec::new());
@@ -225,7 +225,7 @@ fn one_that_waits_for_a_round_and_one_that_waits_for_it_are_told() {
 #[test]
 fn one_that_waits_for_a_round_without_the_other_in_it_is_no_circle() {
     let mut store = server(2);
-    store.set_sync(SHARED).unwrap();
+    store.held.set_sync(SHARED).unwrap();
     for worker in [A, B] {
         say(&mut store, worker, &step(1, &[W]));
     }

@@ -201,7 +201,7 @@ fn what_has_no_place_in_an_exchange_is_refused() {
         let error = &out.answers[0].request.error;
         assert!(error.contains(says), "{error}");
     }
-    let refused = server.store.optimizer(9, 0, b"any").unwrap_err().to_string();
+    let refused = server.store.held.optimizer(9, 0, b"any").unwrap_err().to_string();
     assert!(refused.contains("workers keep the optimizer"), "{refused}");
 }
 

@@ -1,51 +1,46 @@
 //! Which tree a round takes, of those of the newest overlay (`docs/trees.md`). May touch what the
 //! store may.
 
-use super::state::Elastic;
+use super::state::TreesHere;
+use crate::store::pieces::attendance::Attendance;
 use crate::trees::Table;
 use crate::values::kind::{RequestKind, kind_of};
 use crate::values::{KeyPart, Space};
 use crate::wire::Meta;
 
 /// Who takes a tree: the space of a key, and the customer that pushes to it.
-type TreeTaker = (Space, i32);
+pub(super) type TreeTaker = (Space, i32);
 
-impl Elastic {
-    /// True if every worker of a tree is waited for, with that customer alone.
-    fn may_use(&self, table: &Table, (space, customer): TreeTaker) -> bool {
-        let Some(workers) = &self.workers else {
-            return !table.members().any(|node| self.left.contains(&(node, customer)));
-        };
-        table.members().all(|node| workers.only_awaited(node, space) == Some(customer))
-    }
+/// True if every worker of a tree is waited for, with that customer alone.
+pub(super) fn may_use(
+    attendance: &Attendance,
+    table: &Table,
+    (space, customer): TreeTaker,
+) -> bool {
+    let Some(workers) = attendance.workers() else {
+        return !table.members().any(|node| attendance.has_left(node, customer));
+    };
+    table.members().all(|node| workers.only_awaited(node, space) == Some(customer))
+}
 
+impl TreesHere {
     /// The trees of the newest overlay with this root that fit, with their weights.
-    fn usable(
-        &self,
-        taker: TreeTaker,
-        fits: impl Fn(&Table) -> bool,
-    ) -> impl Iterator<Item = (u32, u64)> {
-        let all = self.trees.trees.of_root(self.me).filter(move |(_, table)| {
-            table.weight() > 0 && fits(table) && self.may_use(table, taker)
-        });
+    fn usable(&self, fits: impl Fn(&Table) -> bool) -> impl Iterator<Item = (u32, u64)> {
+        let all = self.trees.of_root(self.root);
+        let all = all.filter(move |(_, table)| table.weight() > 0 && fits(table));
         all.map(|(tree, table)| (tree, u64::from(table.weight())))
     }
 
     /// The tree of the newest overlay that a round of so many bytes takes next, among those that
     /// fit. Each tree gets bytes as its weight says.
-    pub(super) fn choose(
-        &mut self,
-        bytes: u64,
-        taker: TreeTaker,
-        fits: impl Fn(&Table) -> bool,
-    ) -> Option<u32> {
-        let given = |tree: u32| self.trees.given.get(&tree).copied().unwrap_or(0);
-        let ahead = self.usable(taker, fits).map(|(tree, weight)| {
+    pub(super) fn choose(&mut self, bytes: u64, fits: impl Fn(&Table) -> bool) -> Option<u32> {
+        let given = |tree: u32| self.given.get(&tree).copied().unwrap_or(0);
+        let ahead = self.usable(fits).map(|(tree, weight)| {
             let load = u128::from(given(tree) + bytes) * (1 << 32) / u128::from(weight);
             (load, tree)
         });
         let (_, tree) = ahead.min()?;
-        *self.trees.given.entry(tree).or_default() += bytes;
+        *self.given.entry(tree).or_default() += bytes;
         Some(tree)
     }
 
@@ -53,12 +48,11 @@ impl Elastic {
     pub(super) fn choose_fixed(
         &self,
         part: KeyPart,
-        taker: TreeTaker,
         fits: impl Fn(&Table) -> bool,
     ) -> Option<u32> {
-        let sum: u64 = self.usable(taker, &fits).map(|(_, weight)| weight).sum();
+        let sum: u64 = self.usable(&fits).map(|(_, weight)| weight).sum();
         let mut left = ((u128::from(spread(part)) * u128::from(sum)) >> u64::BITS) as u64;
-        self.usable(taker, &fits).find_map(|(tree, weight)| match left.checked_sub(weight) {
+        self.usable(&fits).find_map(|(tree, weight)| match left.checked_sub(weight) {
             None => Some(tree),
             Some(rest) => {
                 left = rest;

@@ -7,35 +7,35 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use pslite_optimizers::Optimizer;
 
 use super::limits::COMMANDS_MAX;
+use super::mover::Mover;
 use super::settings::CommandedSettings;
-use super::state::Elastic;
-use crate::invariant::{Valid, debug, require};
+use super::state::Elsewhere;
+use crate::invariant::{Valid, require};
 use crate::store::command::Head;
 use crate::store::command::generations::Sent;
 use crate::store::command::modes::space_of;
 use crate::store::error::StoreError;
-use crate::store::outbound::{Outbound, Outgoing, done, refused};
+use crate::store::outbound::{Outgoing, done, refused};
 use crate::store::pieces::name::Customer;
-use crate::store::state::Store;
 use crate::wire::elastic::Mark;
 use crate::wire::transfer::{CommandsEnd, OptimizerCount, ToldCommand, Transfer};
-use crate::wire::{Key, Meta, NodeId, server_id};
+use crate::wire::{Meta, NodeId, server_id};
 
 /// When the answer to a command may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
     /// Now.
     Now,
-    /// When the servers that joined have obeyed too: it comes in an [`Outbound`].
+    /// When the servers that joined have obeyed too: it comes in an
+    /// [`Outbound`](crate::store::Outbound).
     Later,
 }
 
-impl Elastic {
+impl Elsewhere {
     /// What a command waits for may still come, and nobody was told what this server does not know.
-    pub(super) fn validate_commands(&self) -> Valid {
+    pub(in crate::store) fn validate_commands(&self) -> Valid {
         let CommandedSettings { stamp, told, unanswered, early, .. } = &self.settings;
         require(told.values().all(|told| told <= stamp), || {
             format!("others were told up to {told:?}, and there are changes up to {stamp}")
@@ -71,95 +71,67 @@ impl Elastic {
     }
 }
 
-impl Store {
-    /// A command of a worker, in a job whose pieces move: obeys it, unless it is stop or the
-    /// profiler's, which are its owner's, and sees to it that servers that joined obey it before it
-    /// is answered.
-    ///
-    /// # Errors
-    /// It cannot be obeyed; nothing has changed.
-    pub fn obey(&mut self, request: &Meta, out: &mut Outbound) -> Result<Due, StoreError> {
-        let due = self.obey_now(request, out);
-        let elastic = self.elastic.as_ref();
-        debug(|| elastic.map_or(Ok(()), |elastic| elastic.validate_commands()));
-        due
-    }
-
-    fn obey_now(&mut self, request: &Meta, out: &mut Outbound) -> Result<Due, StoreError> {
-        if let Some(elastic) = &mut self.elastic
-            && elastic.waits_for_commands()
-            && elastic.settings.early.len() < COMMANDS_MAX
-        {
-            elastic.settings.early.push(request.clone());
+impl Mover<'_> {
+    /// See `Store::obey`.
+    pub(in crate::store) fn obey(&mut self, request: &Meta) -> Result<Due, StoreError> {
+        let early = self.known.waits_for_commands();
+        if early && self.known.settings.early.len() < COMMANDS_MAX {
+            self.known.settings.early.push(request.clone());
             return Ok(Due::Later);
         }
-        let (head, body) = (Head::from(request.head), &request.body);
-        let (space, from) = (space_of(request), Customer::of(request));
-        let before = self.elastic.as_ref().map_or(0, |elastic| elastic.settings.stamp);
-        if head == Head::Controller {
-            let new = self.optimizer_at(space, from, Some(request.timestamp), body)?;
-            if let Some(elastic) = &mut self.elastic {
-                if new {
-                    elastic.settings.note(space, head, body);
-                }
-                elastic.settings.count(space, from);
-            }
-        } else {
-            self.command(space, head, body)?;
-            if let Some(elastic) = &mut self.elastic {
-                elastic.settings.note(space, head, body);
-            }
+        let before = self.known.settings.stamp;
+        let new = self.held.obey(request)?;
+        let (head, space) = (Head::from(request.head), space_of(request));
+        if new {
+            self.known.settings.note(space, head, &request.body);
         }
-        let stamp = self.elastic.as_ref().map_or(0, |elastic| elastic.settings.stamp);
+        if head == Head::Controller {
+            self.known.settings.count(space, Customer::of(request));
+        }
+        let stamp = self.known.settings.stamp;
         if stamp == before {
             return Ok(Due::Now);
         }
-        let told = self.tell_joined(out);
-        match &mut self.elastic {
-            Some(elastic)
-                if !told.is_empty() && elastic.settings.unanswered.len() < COMMANDS_MAX =>
-            {
-                elastic.settings.unanswered.push((request.clone(), stamp, told));
-                Ok(Due::Later)
-            }
-            _ => Ok(Due::Now),
+        let told = self.tell_joined();
+        let unanswered = &mut self.known.settings.unanswered;
+        if told.is_empty() || unanswered.len() >= COMMANDS_MAX {
+            return Ok(Due::Now);
         }
+        unanswered.push((request.clone(), stamp, told));
+        Ok(Due::Later)
     }
 
     /// Tells servers that joined what they do not know yet. Who was told.
-    pub(in crate::store) fn tell_joined(&mut self, out: &mut Outbound) -> BTreeSet<NodeId> {
-        let Some(elastic) = &self.elastic else { return BTreeSet::new() };
-        let others = elastic.servers.iter().copied().filter(|server| *server != elastic.me);
-        let joined: BTreeSet<NodeId> = others.filter(|id| elastic.joined(*id)).collect();
+    pub(in crate::store) fn tell_joined(&mut self) -> BTreeSet<NodeId> {
+        let others = self.known.servers.iter().copied().filter(|server| *server != self.known.me);
+        let joined: BTreeSet<NodeId> = others.filter(|id| self.known.joined(*id)).collect();
         for server in &joined {
-            self.end_of_commands(*server, out);
+            self.end_of_commands(*server);
         }
         joined
     }
 
     /// Tells a server what it does not know yet, and that there is no more.
-    fn end_of_commands(&mut self, server: NodeId, out: &mut Outbound) {
-        let Some(elastic) = &mut self.elastic else { return };
-        let so_far = self.agreements.told();
-        let told = elastic.settings.agreed.insert(server, so_far).unwrap_or(0);
-        let (until, epoch) = (elastic.settings.stamp, elastic.epoch);
-        let agreed = self.agreements.since(told).to_vec();
+    fn end_of_commands(&mut self, server: NodeId) {
+        let so_far = self.held.agreements.told();
+        let told = self.known.settings.agreed.insert(server, so_far).unwrap_or(0);
+        let (until, epoch) = (self.known.settings.stamp, self.known.epoch);
+        let agreed = self.held.agreements.since(told).to_vec();
         let end = Transfer::CommandsEnd(CommandsEnd { until, epoch, agreed });
-        self.send(server, end, Vec::new(), out);
+        self.send(server, end, Vec::new());
     }
 
     /// Tells a server what it may not know of the commands of workers.
-    pub(super) fn tell(&mut self, server: NodeId, out: &mut Outbound) {
-        let Some(elastic) = &mut self.elastic else { return };
-        let settings = &mut elastic.settings;
+    pub(super) fn tell(&mut self, server: NodeId) {
+        let settings = &mut self.known.settings;
         let stamp = settings.stamp;
         let told = settings.told.insert(server, stamp).unwrap_or(0);
         if told == stamp {
             return;
         }
-        let news = settings.since(told, &self.modes).into_iter();
+        let news = settings.since(told, &self.held.modes).into_iter();
         let send = |(transfer, frames)| Outgoing { to: server, transfer, frames };
-        out.transfers.extend(news.map(send));
+        self.out.transfers.extend(news.map(send));
     }
 
     /// Another server tells what a worker told it.
@@ -175,8 +147,8 @@ impl Store {
         let body = frames.first().ok_or_else(no_command)?;
         match head {
             Head::Controller => {
-                let optimizer = self.read_optimizer(space, body);
-                let generations = &mut self.modes.change(space)?.generations;
+                let optimizer = self.held.read_optimizer(space, body);
+                let generations = &mut self.held.modes.change(space)?.generations;
                 if generation <= generations.current() {
                     // Who tells it has not heard of the newer one, and will send what it did by
                     // this one.
@@ -187,16 +159,14 @@ impl Store {
                 }
                 let optimizer = optimizer?;
                 generations.advance(generation);
-                self.set_optimizer(space, optimizer)?;
+                self.held.set_optimizer(space, optimizer)?;
             }
             Head::SyncMode | Head::MultiPrecision | Head::Compression => {
-                self.command(space, head, body)?;
+                self.held.command(space, head, body)?;
             }
             _ => return Err(no_command()),
         }
-        if let Some(elastic) = &mut self.elastic {
-            elastic.settings.note(space, head, body);
-        }
+        self.known.settings.note(space, head, body);
         Ok(())
     }
 
@@ -206,122 +176,89 @@ impl Store {
         let Mark { worker, customer, timestamp, life } = last;
         let from = Customer { worker, customer, life };
         let sent = Sent { count, last: Some(timestamp) };
-        if self.modes.change(space)?.generations.learn(from, sent)
-            && let Some(elastic) = &mut self.elastic
-        {
-            elastic.settings.count(space, from);
+        if self.held.modes.change(space)?.generations.learn(from, sent) {
+            self.known.settings.count(space, from);
         }
         Ok(())
     }
 
     /// There are no more commands so far.
-    pub(super) fn take_commands_end(
-        &mut self,
-        from: NodeId,
-        end: &CommandsEnd,
-        out: &mut Outbound,
-    ) {
-        self.agreements.learn(&end.agreed);
-        let Some(elastic) = &mut self.elastic else { return };
-        let waited = elastic.waits_for_commands();
-        let ended = elastic.settings.ended.entry(from).or_default();
+    pub(super) fn take_commands_end(&mut self, from: NodeId, end: &CommandsEnd) {
+        self.held.agreements.learn(&end.agreed);
+        let waited = self.known.waits_for_commands();
+        let ended = self.known.settings.ended.entry(from).or_default();
         *ended = end.epoch.max(*ended);
-        self.send(from, Transfer::CommandsConfirmed { until: end.until }, Vec::new(), out);
-        self.commands_are_here(waited, out);
+        self.send(from, Transfer::CommandsConfirmed { until: end.until }, Vec::new());
+        self.commands_are_here(waited);
     }
 
     /// This server may know now all that workers told the others: it tells those for which it is
-    /// the one with the lowest id, and does what waited.
-    fn commands_are_here(&mut self, waited: bool, out: &mut Outbound) {
-        let Some(elastic) = &mut self.elastic else { return };
-        if elastic.waits_for_commands() {
+    /// the one with the lowest id, and does what waited. All that is parked is due then.
+    fn commands_are_here(&mut self, waited: bool) {
+        if self.known.waits_for_commands() {
             return;
         }
-        let early = std::mem::take(&mut elastic.settings.early);
-        if waited && elastic.servers.first() == Some(&elastic.me) {
-            self.tell_joined(out);
+        let early = std::mem::take(&mut self.known.settings.early);
+        if waited && self.known.servers.first() == Some(&self.known.me) {
+            self.tell_joined();
         }
         for request in early {
-            if self.is_former(&request) {
+            if self.held.attendance.is_former(&request) {
                 continue;
             }
-            match self.obey_now(&request, out) {
+            match self.obey(&request) {
                 Ok(Due::Later) => {}
-                Ok(Due::Now) => out.answers.push(done(request)),
-                Err(error) => out.answers.push(refused(request, &error)),
+                Ok(Due::Now) => self.out.answers.push(done(request)),
+                Err(error) => self.out.answers.push(refused(request, &error)),
             }
         }
-        self.unpark_all(out);
+        self.known.due.extend(self.known.parked.keys());
     }
 
     /// A server that joined has obeyed all commands up to a change.
-    pub(super) fn told(&mut self, from: NodeId, until: u64, out: &mut Outbound) {
-        let Some(elastic) = &mut self.elastic else { return };
-        for (_, stamp, servers) in &mut elastic.settings.unanswered {
+    pub(super) fn told(&mut self, from: NodeId, until: u64) {
+        for (_, stamp, servers) in &mut self.known.settings.unanswered {
             if *stamp <= until {
                 servers.remove(&from);
             }
         }
-        self.answer_commands(out);
+        self.answer_commands();
     }
 
-    fn answer_commands(&mut self, out: &mut Outbound) {
-        let Some(elastic) = &mut self.elastic else { return };
+    fn answer_commands(&mut self) {
+        let (elastic, attendance) = (&mut *self.known, &self.held.attendance);
         let all = std::mem::take(&mut elastic.settings.unanswered);
         let (due, rest) = all.into_iter().partition(|(.., servers)| servers.is_empty());
         elastic.settings.unanswered = rest;
         let due: Vec<(Meta, u64, BTreeSet<NodeId>)> = due;
         let due = due.into_iter().map(|(request, ..)| request);
-        out.answers.extend(due.filter(|request| !elastic.is_former(request)).map(done));
+        self.out.answers.extend(due.filter(|request| !attendance.is_former(request)).map(done));
     }
 
     /// By a new policy this server may have to tell who joined, or be told anew: by the one that
     /// has now the lowest id.
-    pub(super) fn policy_for_joiners(&mut self, former: &[NodeId], out: &mut Outbound) {
-        let Some(elastic) = &mut self.elastic else { return };
-        let servers: BTreeSet<NodeId> = elastic.servers.iter().copied().collect();
-        if former.first() != elastic.servers.first() {
-            elastic.settings.sponsored_since = elastic.epoch;
+    pub(super) fn policy_for_joiners(&mut self, former: &[NodeId]) {
+        let servers: BTreeSet<NodeId> = self.known.servers.iter().copied().collect();
+        if former.first() != self.known.servers.first() {
+            self.known.settings.sponsored_since = self.known.epoch;
             // Those that come by the same policy know no more than the others.
             let known = |id: &NodeId| former.is_empty() || former.contains(id);
-            elastic.settings.asked = servers.iter().copied().filter(known).collect();
+            self.known.settings.asked = servers.iter().copied().filter(known).collect();
         }
-        elastic.settings.asked.retain(|server| servers.contains(server));
-        elastic.settings.told.retain(|server, _| servers.contains(server));
-        elastic.settings.agreed.retain(|server, _| servers.contains(server));
-        for (.., waits) in &mut elastic.settings.unanswered {
+        self.known.settings.asked.retain(|server| servers.contains(server));
+        self.known.settings.told.retain(|server, _| servers.contains(server));
+        self.known.settings.agreed.retain(|server, _| servers.contains(server));
+        for (.., waits) in &mut self.known.settings.unanswered {
             waits.retain(|server| servers.contains(server));
         }
-        self.answer_commands(out);
+        self.answer_commands();
         // One that has yet to hear of the others tells nobody that there is no more, but for the
         // one that asks all.
-        let Some(elastic) = &self.elastic else { return };
-        let Some(&first) = elastic.servers.first() else { return };
-        if first == elastic.me {
-            self.commands_are_here(true, out);
-        } else if elastic.joined(first) {
-            self.end_of_commands(first, out);
-        }
-    }
-
-    /// Which optimizer applies the gradients of a key now; 0: none.
-    pub(super) fn generation(&self, key: Key) -> u64 {
-        self.mode(key).generations.current()
-    }
-
-    /// The optimizer of a generation, of the space of that key; `None` if nobody had sent one.
-    ///
-    /// # Errors
-    /// It did not come, or is too old.
-    pub(super) fn optimizer_of(
-        &self,
-        key: Key,
-        generation: u64,
-    ) -> Result<Option<&Arc<Optimizer>>, StoreError> {
-        match self.mode(key).generations.optimizer(generation) {
-            None if generation == 0 => Ok(None),
-            None => Err(StoreError::Transfer("it names an optimizer that is not here")),
-            optimizer => Ok(optimizer),
+        let Some(&first) = self.known.servers.first() else { return };
+        if first == self.known.me {
+            self.commands_are_here(true);
+        } else if self.known.joined(first) {
+            self.end_of_commands(first);
         }
     }
 }

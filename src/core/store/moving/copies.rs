@@ -4,45 +4,42 @@
 use bytes::Bytes;
 
 use super::kept::Copy;
-use super::limits::PIECES_MAX;
-use super::state::Elastic;
+use super::mover::Mover;
+use super::state::Elsewhere;
 use crate::store::error::StoreError;
-use crate::store::outbound::Outbound;
-use crate::store::pieces::limits::TENSORS_MAX;
+use crate::store::pieces::limits::{PIECES_MAX, TENSORS_MAX};
 use crate::store::pieces::sums::{Addend, Sum};
 use crate::store::pieces::tensor::{Layout, Piece};
-use crate::store::state::Store;
 use crate::values::Dtype;
 use crate::wire::NodeId;
 use crate::wire::transfer::{PieceCut, PieceName, RoundSum, Transfer, WrittenPiece};
 
-impl Store {
+impl Mover<'_> {
     pub(super) fn take_seed(
         &mut self,
         from: NodeId,
         written: &WrittenPiece,
         frames: &[Bytes],
-        out: &mut Outbound,
     ) -> Result<(), StoreError> {
         let &WrittenPiece { piece: name, length, generation, version, .. } = written;
         // What has left was written by the optimizer of then, of which a server that joined since
         // may never hear: its state would be forgotten with the optimizer in any case.
-        let current = self.generation(name.key);
-        let is_former = generation < current && self.optimizer_of(name.key, generation).is_err();
+        let current = self.held.generation(name.key);
+        let is_former =
+            generation < current && self.held.optimizer_of(name.key, generation).is_err();
         let known = if is_former { current } else { generation };
-        let piece = self.read_piece(written, frames, known)?;
+        let piece = self.held.read_piece(written, frames, known)?;
         let copy = Copy { piece, length, generation };
-        let Some(elastic) = &mut self.elastic else { return Ok(()) };
-        if elastic.copies.len() >= TENSORS_MAX {
+        if self.known.copies.len() >= TENSORS_MAX {
             return Err(StoreError::Full(TENSORS_MAX));
         }
         // Nearly all keys are one piece, and there may be very many of them.
         let copies =
-            elastic.copies.entry((name.key, from)).or_insert_with(|| Vec::with_capacity(1));
+            self.known.copies.entry((name.key, from)).or_insert_with(|| Vec::with_capacity(1));
         copies.retain(|copy| copy.piece.to <= name.from || name.to <= copy.piece.from);
         copies.push(copy);
-        elastic.changes.of(name.key);
-        self.confirm(from, name, version, out);
+        self.known.changes.of(name.key);
+        self.confirm(from, name, version);
         Ok(())
     }
 
@@ -51,7 +48,6 @@ impl Store {
         from: NodeId,
         sum: &RoundSum,
         frames: &[Bytes],
-        out: &mut Outbound,
     ) -> Result<(), StoreError> {
         let malformed = StoreError::Transfer;
         let &RoundSum { piece: name, version, generation, ref rows, .. } = sum;
@@ -62,9 +58,9 @@ impl Store {
         };
         let dtype =
             Dtype::from_number(sum.dtype.into()).ok_or(malformed("its element type is unknown"))?;
-        let optimizer = self.optimizer_of(name.key, generation)?.cloned();
-        let key = self.view.local(name.key);
-        let copy = find_copy(self.elastic.as_deref_mut(), from, &name)?;
+        let optimizer = self.held.optimizer_of(name.key, generation)?.cloned();
+        let key = self.held.view.local(name.key);
+        let copy = find_copy(self.known, from, &name)?;
         let piece = &mut copy.piece;
         if piece.version.checked_add(1) != Some(version) || piece.term != name.term {
             return Err(malformed("it is not the next round of the copy"));
@@ -81,21 +77,22 @@ impl Store {
             piece.make_master();
         }
         match addend {
-            Some(sum) => piece.apply(key, optimizer.as_deref(), dtype, sum, &mut self.scratch)?,
+            Some(sum) => {
+                piece.apply(key, optimizer.as_deref(), dtype, sum, &mut self.held.scratch)?
+            }
             None => piece.version += 1,
         }
         piece.marks.add(&sum.marks);
-        self.confirm(from, name, version, out);
+        self.confirm(from, name, version);
         Ok(())
     }
 
     /// Says what is here; or will say it with the next policy, if this server may be let go by
     /// that.
-    fn confirm(&mut self, owner: NodeId, piece: PieceName, version: u64, out: &mut Outbound) {
-        let Some(elastic) = &mut self.elastic else { return };
+    fn confirm(&mut self, owner: NodeId, piece: PieceName, version: u64) {
         let confirmed = Transfer::Confirmed { piece, version };
-        let Some(unsaid) = &mut elastic.unsaid else {
-            return self.send(owner, confirmed, Vec::new(), out);
+        let Some(unsaid) = &mut self.known.unsaid else {
+            return self.send(owner, confirmed, Vec::new());
         };
         unsaid.insert((owner, piece.key, piece.from, piece.to), confirmed);
     }
@@ -106,8 +103,8 @@ impl Store {
         if cuts.len() >= PIECES_MAX {
             return Err(malformed("it has too many cuts"));
         }
-        let maker = self.memory.clone();
-        let copy = find_copy(self.elastic.as_deref_mut(), from, name)?;
+        let maker = self.held.memory.clone();
+        let copy = find_copy(self.known, from, name)?;
         let mut borders = vec![name.from];
         borders.extend(cuts);
         borders.push(name.to);
@@ -125,24 +122,23 @@ impl Store {
             Copy { piece, length: copy.length, generation: copy.generation }
         });
         let parts: Vec<Copy> = parts.collect();
-        let Some(elastic) = &mut self.elastic else { return Ok(()) };
         // Whatever term the owner names: what was cut gives its place to its parts.
-        let copies = elastic.copies.entry((name.key, from)).or_default();
+        let copies = self.known.copies.entry((name.key, from)).or_default();
         copies.retain(|copy| !name.spans(copy.piece.from, copy.piece.to));
         copies.extend(parts);
-        elastic.changes.of(name.key);
+        self.known.changes.of(name.key);
         Ok(())
     }
 
     /// The owner needs its copy no more. It is told when that is gone: until then this server could
     /// claim it.
-    pub(super) fn take_drop(&mut self, from: NodeId, dropped: PieceName, out: &mut Outbound) {
+    pub(super) fn take_drop(&mut self, from: NodeId, dropped: PieceName) {
         self.forget_copy(from, &dropped);
-        self.send(from, Transfer::CopyForgotten(dropped), Vec::new(), out);
+        self.send(from, Transfer::CopyForgotten(dropped), Vec::new());
     }
 
     fn forget_copy(&mut self, from: NodeId, dropped: &PieceName) {
-        let Some(elastic) = &mut self.elastic else { return };
+        let elastic = &mut *self.known;
         let place = (dropped.key, from);
         if let Some(copies) = elastic.copies.get_mut(&place) {
             // The piece may have come back to its owner meanwhile: that copy has a higher term.
@@ -158,11 +154,11 @@ impl Store {
 }
 
 fn find_copy<'a>(
-    elastic: Option<&'a mut Elastic>,
+    elastic: &'a mut Elsewhere,
     from: NodeId,
     name: &PieceName,
 ) -> Result<&'a mut Copy, StoreError> {
-    let copies = elastic.and_then(|elastic| elastic.copies.get_mut(&(name.key, from)));
+    let copies = elastic.copies.get_mut(&(name.key, from));
     let its = |copy: &&mut Copy| name.spans(copy.piece.from, copy.piece.to);
     let copy = copies.into_iter().flatten().find(its);
     copy.ok_or(StoreError::Transfer("there is no copy of that piece here"))

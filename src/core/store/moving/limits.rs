@@ -2,8 +2,6 @@
 
 /// Bytes of pieces that are on their way to a new replica, unless one piece is larger.
 pub(super) const SEED_BYTES_MAX: usize = 32 << 20;
-/// Pieces of one key that one server holds; orders that would make more are not followed.
-pub(super) const PIECES_MAX: usize = 1 << 12;
 /// Orders about one key that wait for the end of a round; of more the oldest are forgotten.
 pub(super) const ORDERS_MAX: usize = 1 << 10;
 /// Rounds of one key whose answers wait for the replica; over it pushes are answered *again*.

@@ -4,13 +4,13 @@
 use bytes::Bytes;
 
 use super::kept::Leaving;
-use super::limits::PIECES_MAX;
+use super::mover::Mover;
 use super::orders::{Segment, is_busy, segments, shortened};
 use crate::store::error::StoreError;
-use crate::store::outbound::{Outbound, refused};
-use crate::store::pieces::limits::TENSORS_MAX;
+use crate::store::holdings::At;
+use crate::store::outbound::refused;
+use crate::store::pieces::limits::{PIECES_MAX, TENSORS_MAX};
 use crate::store::pieces::tensor::{ALIGN, Copied, Layout, Piece, Source};
-use crate::store::state::{At, Store};
 use crate::trees::Void;
 use crate::wire::elastic::{Placed, Route};
 use crate::wire::transfer::{PieceCut, PieceName, Transfer, WrittenPiece};
@@ -19,11 +19,11 @@ use crate::wire::{Key, NodeId};
 /// What stays is cut if it is longer than so many parts.
 const LONG: u64 = 2;
 
-impl Store {
+impl Mover<'_> {
     /// Cuts and moves a piece as it was ordered, and cuts what is longer than it should be
     /// (`parts`). True if it is not here any more as it was.
-    pub(super) fn carry_out(&mut self, at: At, out: &mut Outbound) -> bool {
-        let went = self.carry_out_one(at, out);
+    pub(super) fn carry_out(&mut self, at: At) -> bool {
+        let went = self.carry_out_one(at);
         if went {
             self.forget_orders(at.key);
         }
@@ -31,33 +31,27 @@ impl Store {
     }
 
     /// The same, but keeps the orders: those about other pieces may not have been looked at.
-    pub(super) fn carry_out_one(&mut self, at: At, out: &mut Outbound) -> bool {
-        self.carry_out_if(at, may_be_cut, out)
+    pub(super) fn carry_out_one(&mut self, at: At) -> bool {
+        self.carry_out_if(at, may_be_cut)
     }
 
     /// The same for a piece that somebody is about to push to, even if nobody has yet: whoever
     /// pushes has told the servers of the optimizer.
-    pub(super) fn carry_out_asked(&mut self, at: At, out: &mut Outbound) -> bool {
-        self.carry_out_if(at, |piece| piece.layout == Layout::Dense, out)
+    pub(super) fn carry_out_asked(&mut self, at: At) -> bool {
+        self.carry_out_if(at, |piece| piece.layout == Layout::Dense)
     }
 
-    fn carry_out_if(
-        &mut self,
-        at: At,
-        may_be_cut: impl Fn(&Piece) -> bool,
-        out: &mut Outbound,
-    ) -> bool {
-        let Some(elastic) = &mut self.elastic else { return false };
-        let by_trees = elastic.overlay() > 0;
-        let all = self.tensors.values().flat_map(|tensor| &tensor.pieces);
-        let (longest, changes) = (self.config.part_bytes, elastic.changes.number());
-        let part_bytes = elastic.parts.bytes(longest, by_trees, changes, all);
-        let orders = elastic.orders.get(&at.key).map(Vec::as_slice).unwrap_or_default();
-        let Some(tensor) = self.tensors.get_mut(&at.key) else { return false };
+    fn carry_out_if(&mut self, at: At, may_be_cut: impl Fn(&Piece) -> bool) -> bool {
+        let by_trees = self.known.overlay() > 0;
+        let all = self.held.pieces();
+        let (longest, changes) = (self.held.config.part_bytes, self.known.changes.number());
+        let part_bytes = self.known.parts.bytes(longest, by_trees, changes, all);
+        let orders = self.known.orders.get(&at.key).map(Vec::as_slice).unwrap_or_default();
+        let Some(tensor) = self.held.tensors.get_mut(&at.key) else { return false };
         let Some(piece) = tensor.pieces.get(at.index).filter(|piece| !is_busy(piece)) else {
             return false;
         };
-        let optimizer = self.modes.of(self.view.space(at.key)).optimizer.as_ref();
+        let optimizer = self.held.modes.of(self.held.view.space(at.key)).optimizer.as_ref();
         let elementwise = optimizer.is_none_or(|optimizer| optimizer.is_elementwise());
         let divisible = elementwise && may_be_cut(piece);
         let longest = if divisible { part_bytes / piece.dtype.size() } else { usize::MAX } as u64;
@@ -74,21 +68,15 @@ impl Store {
         // Rather long parts than a move that is not made.
         let fits = [short, parts].into_iter().find(|parts| parts.len() <= place);
         let Some(parts) = fits.filter(|parts| leaves || parts.len() > 1) else { return false };
-        self.divide(at, &parts, out);
+        self.divide(at, &parts);
         true
     }
 
     /// A worker asks for a part of a piece: an owner that died had cut it and told workers so, and
     /// nobody else. Cuts it alike, even before its first round. False if it cannot be cut like
     /// that.
-    pub(in crate::store) fn cut_alike(
-        &mut self,
-        at: At,
-        from: u64,
-        to: u64,
-        out: &mut Outbound,
-    ) -> bool {
-        let Some(tensor) = self.tensors.get(&at.key) else { return false };
+    pub(super) fn cut_alike(&mut self, at: At, from: u64, to: u64) -> bool {
+        let Some(tensor) = self.held.tensors.get(&at.key) else { return false };
         let Some(piece) = tensor.pieces.get(at.index) else { return false };
         let aligned = |border: u64| border.is_multiple_of(ALIGN) || border == piece.to;
         let inside = piece.from <= from && from < to && to <= piece.to;
@@ -98,45 +86,45 @@ impl Store {
         }
         let parts = [(piece.from, from, None), (from, to, None), (to, piece.to, None)];
         let parts: Vec<Segment> = parts.into_iter().filter(|(from, to, _)| from < to).collect();
-        self.divide(at, &parts, out);
+        self.divide(at, &parts);
         true
     }
 
     /// Cuts a piece, and sends away what is to go. Whoever has pushed to its open round, or for the
     /// next one, shall send that again.
-    fn divide(&mut self, at: At, parts: &[Segment], out: &mut Outbound) {
-        let Some(tensor) = self.tensors.get_mut(&at.key) else { return };
+    fn divide(&mut self, at: At, parts: &[Segment]) {
+        let Some(tensor) = self.held.tensors.get_mut(&at.key) else { return };
         let length = tensor.length;
         let mut piece = tensor.pieces.remove(at.index);
         if tensor.pieces.is_empty() {
-            self.tensors.remove(&at.key);
+            self.held.tensors.remove(&at.key);
         }
-        self.stalls.end(piece.round.number());
+        self.held.stalls.end(piece.round.number());
         let pushes: Vec<_> = piece.round.give_up().collect();
         let (from, to, term) = (piece.from, piece.to, piece.term);
         let (ticket, customer) = (piece.ticket(), piece.ticket_customer());
-        self.tell_cut(at.key, &piece, parts, out);
-        self.split(at.key, length, piece, parts, out);
+        self.tell_cut(at.key, &piece, parts);
+        self.split(at.key, length, piece, parts);
         if let Some(ticket) = ticket {
             let placed = Placed { from, to, term, ..Placed::default() };
-            self.tell_void(at.key, customer, placed, Void::of(ticket), out);
+            self.tell_void(at.key, customer, placed, Void::of(ticket));
         }
         for request in pushes.into_iter().filter(|request| request.hop.is_none()) {
             match request.placed.clone() {
                 Some(placed) => {
-                    let routes = self.routes(at.key, &placed);
-                    self.answer_again(request, routes, out);
+                    let routes = self.look().routes(at.key, &placed);
+                    self.answer_again(request, routes);
                 }
                 None => {
-                    let key = self.view.name(at.key);
-                    out.answers.push(refused(request, &StoreError::Elsewhere { key }));
+                    let key = self.held.view.name(at.key);
+                    self.out.answers.push(refused(request, &StoreError::Elsewhere { key }));
                 }
             }
         }
     }
 
     /// Whoever has a copy cuts it alike.
-    fn tell_cut(&mut self, key: Key, piece: &Piece, parts: &[Segment], out: &mut Outbound) {
+    fn tell_cut(&mut self, key: Key, piece: &Piece, parts: &[Segment]) {
         if parts.len() < 2 {
             return;
         }
@@ -149,46 +137,41 @@ impl Store {
             gone: gone.map(|(from, ..)| *from).collect(),
         };
         for server in copies.into_iter().flatten() {
-            self.send(server, Transfer::Cut(cut.clone()), Vec::new(), out);
+            self.send(server, Transfer::Cut(cut.clone()), Vec::new());
         }
     }
 
-    fn split(
-        &mut self,
-        key: Key,
-        length: u64,
-        piece: Piece,
-        parts: &[Segment],
-        out: &mut Outbound,
-    ) {
+    fn split(&mut self, key: Key, length: u64, piece: Piece, parts: &[Segment]) {
         let cuts: Vec<u64> = parts.iter().skip(1).map(|(from, ..)| *from).collect();
-        let pieces =
-            if cuts.is_empty() { vec![piece] } else { piece.cut(&cuts, self.memory.as_deref()) };
+        let pieces = if cuts.is_empty() {
+            vec![piece]
+        } else {
+            piece.cut(&cuts, self.held.memory.as_deref())
+        };
         for (mut piece, (.., owner)) in pieces.into_iter().zip(parts) {
             piece.term += 1;
             match owner {
-                Some(owner) => self.leave(key, length, piece, *owner, out),
+                Some(owner) => self.leave(key, length, piece, *owner),
                 None => self.insert(key, length, piece),
             }
         }
     }
 
     /// Sends a piece to its new owner, and keeps it until it is safe there.
-    fn leave(&mut self, key: Key, length: u64, piece: Piece, to: NodeId, out: &mut Outbound) {
+    fn leave(&mut self, key: Key, length: u64, piece: Piece, to: NodeId) {
         let route = Route { from: piece.from, to: piece.to, term: piece.term, owner: to };
         let copy = piece.copied.at();
-        let (written, frames) = self.write_gone(key, length, piece);
-        let Some(elastic) = &mut self.elastic else { return };
-        elastic.changes.of(key);
-        elastic.learn(key, route);
-        elastic.leaving.entry(key).or_default().push(Leaving {
+        let (written, frames) = self.held.write_gone(key, length, piece);
+        self.known.changes.of(key);
+        self.known.learn(key, route);
+        self.known.leaving.entry(key).or_default().push(Leaving {
             to,
             term: route.term - 1,
             copy,
             written: written.clone(),
             frames: frames.clone(),
         });
-        self.send(to, Transfer::Move(written), frames, out);
+        self.send(to, Transfer::Move(written), frames);
     }
 
     /// A piece comes.
@@ -197,35 +180,34 @@ impl Store {
         from: NodeId,
         written: &WrittenPiece,
         frames: &[Bytes],
-        out: &mut Outbound,
     ) -> Result<(), StoreError> {
         let malformed = StoreError::Transfer;
         let PieceName { key, from: begin, to, .. } = written.piece;
-        let generation = self.generation(key);
+        let generation = self.held.generation(key);
         if written.generation > generation {
             return Err(malformed("it names an optimizer that did not come"));
         }
-        let mut piece = self.read_piece(written, frames, generation)?;
-        if self.mode(key).widens(piece.dtype) {
+        let mut piece = self.held.read_piece(written, frames, generation)?;
+        if self.held.mode(key).widens(piece.dtype) {
             piece.make_master();
         }
         piece.source = Some(Source { server: from, told: false });
         self.check_place(key, written.length, &piece)?;
-        self.withhold_ticket(&mut piece);
+        self.look().withhold_ticket(&mut piece);
         self.insert(key, written.length, piece);
-        let tensor = self.tensors.get(&key);
+        let tensor = self.held.tensors.get(&key);
         let index = tensor.and_then(|tensor| tensor.exactly(begin, to)).unwrap_or(0);
-        self.seed(At { key, index }, out);
-        self.settle(key, out);
-        self.unpark(key, out);
+        self.seed(At { key, index });
+        self.settle(key);
+        self.known.due.insert(key);
         Ok(())
     }
 
     /// Refuses a piece for which there is no place here.
     fn check_place(&self, key: Key, length: u64, piece: &Piece) -> Result<(), StoreError> {
         let malformed = StoreError::Transfer;
-        let Some(tensor) = self.tensors.get(&key) else {
-            let full = self.tensors.len() >= TENSORS_MAX;
+        let Some(tensor) = self.held.tensors.get(&key) else {
+            let full = self.held.tensors.len() >= TENSORS_MAX;
             return if full { Err(StoreError::Full(TENSORS_MAX)) } else { Ok(()) };
         };
         if tensor.length != length || tensor.pieces.len() >= PIECES_MAX {
@@ -239,25 +221,22 @@ impl Store {
 
     /// A piece is this server's from now on. It overlaps no other one.
     pub(super) fn insert(&mut self, key: Key, length: u64, piece: Piece) {
-        let tensor = self.tensors.entry(key).or_default();
+        let tensor = self.held.tensors.entry(key).or_default();
         tensor.length = length;
         tensor.insert(piece);
-        if let Some(elastic) = &mut self.elastic {
-            elastic.changes.of(key);
-        }
+        self.known.changes.of(key);
     }
 
     /// Tells former owners that pieces are safe here; where there is no replica, at once. Between
     /// claims and policy nobody is told: the former owner must still claim what this server's
     /// claims may not have had.
-    pub(super) fn settle(&mut self, key: Key, out: &mut Outbound) {
-        let Some(elastic) = &self.elastic else { return };
-        if elastic.collecting.is_some() {
+    pub(super) fn settle(&mut self, key: Key) {
+        if self.known.collecting.is_some() {
             return;
         }
-        let alone = elastic.replica.is_none();
-        let tensor = self.tensors.get_mut(&key).into_iter();
-        let due = tensor.flat_map(|tensor| &mut tensor.pieces).filter(|p| alone || p.is_safe());
+        let alone = self.known.replica.is_none();
+        let pieces = self.held.pieces_of_mut(key);
+        let due = pieces.iter_mut().filter(|p| alone || p.is_safe());
         let settled: Vec<_> = due
             .filter_map(|piece| {
                 let source = piece.source.filter(|source| !source.told)?;
@@ -266,54 +245,53 @@ impl Store {
             })
             .collect();
         for (source, piece) in settled {
-            self.send(source, Transfer::Moved(piece), Vec::new(), out);
+            self.send(source, Transfer::Moved(piece), Vec::new());
         }
     }
 
     /// A former owner has forgotten what is here now: what was done to it since may be answered,
     /// and it may be moved on.
-    pub(super) fn settled(&mut self, from: NodeId, forgotten: &PieceName, out: &mut Outbound) {
+    pub(super) fn settled(&mut self, from: NodeId, forgotten: &PieceName) {
         let key = forgotten.key;
-        let tensor = self.tensors.get_mut(&key).into_iter();
-        for piece in tensor.flat_map(|tensor| &mut tensor.pieces) {
+        let pieces = self.held.pieces_of_mut(key);
+        for piece in pieces.iter_mut() {
             let same = forgotten.spans(piece.from, piece.to);
             if same && piece.source == Some(Source { server: from, told: true }) {
                 piece.source = None;
             }
         }
         // First the answers: they are about what is here, and may go.
-        self.release_settled(key, out);
-        self.carry_out_all(key, out);
-        self.unpark(key, out);
+        self.release_settled(key);
+        self.carry_out_all(key);
+        self.known.due.insert(key);
     }
 
     /// What had left is safe where it went, which waits for the word that nothing of it is kept
     /// here.
-    pub(super) fn take_moved(&mut self, from: NodeId, moved: PieceName, out: &mut Outbound) {
-        self.forget_leaving(from, &moved, out);
-        self.send(from, Transfer::Forgotten(moved), Vec::new(), out);
+    pub(super) fn take_moved(&mut self, from: NodeId, moved: PieceName) {
+        self.forget_leaving(from, &moved);
+        self.send(from, Transfer::Forgotten(moved), Vec::new());
     }
 
-    fn forget_leaving(&mut self, from: NodeId, moved: &PieceName, out: &mut Outbound) {
-        let Some(elastic) = &mut self.elastic else { return };
-        let Some(leaving) = elastic.leaving.get_mut(&moved.key) else { return };
+    fn forget_leaving(&mut self, from: NodeId, moved: &PieceName) {
+        let Some(leaving) = self.known.leaving.get_mut(&moved.key) else { return };
         let place = leaving.iter().position(|leaving| leaving.written.piece == *moved);
         let Some(place) = place.filter(|place| leaving[*place].to == from) else { return };
         let gone = leaving.swap_remove(place);
         if leaving.is_empty() {
-            elastic.leaving.remove(&moved.key);
+            self.known.leaving.remove(&moved.key);
         }
-        elastic.changes.of(moved.key);
-        self.drop_copy(&gone, out);
+        self.known.changes.of(moved.key);
+        self.drop_copy(&gone);
         // What was pushed to it before it left is safe there too, whatever the replica here has of
         // it.
-        self.release_settled(moved.key, out);
+        self.release_settled(moved.key);
     }
 
     /// The replica needs its copy of what had left no more.
-    pub(super) fn drop_copy(&mut self, gone: &Leaving, out: &mut Outbound) {
+    pub(super) fn drop_copy(&mut self, gone: &Leaving) {
         if let Some(replica) = gone.copy {
-            self.send(replica, Transfer::Drop(gone.piece()), Vec::new(), out);
+            self.send(replica, Transfer::Drop(gone.piece()), Vec::new());
         }
     }
 }

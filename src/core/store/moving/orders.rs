@@ -2,10 +2,9 @@
 //! (docs/elastic.md, "A move"). May touch what the store may.
 
 use super::limits::ORDERS_MAX;
-use super::state::Elastic;
-use crate::store::outbound::Outbound;
+use super::mover::Mover;
+use super::state::Elsewhere;
 use crate::store::pieces::tensor::{ALIGN, Piece};
-use crate::store::state::{At, Store};
 use crate::wire::elastic::Order;
 use crate::wire::{Key, NodeId};
 
@@ -61,7 +60,7 @@ pub(super) fn shortened(parts: &[Segment], longest: u64) -> Vec<Segment> {
     parts.iter().flat_map(shorter).collect()
 }
 
-impl Elastic {
+impl Elsewhere {
     /// What waits to be moved of these elements stays.
     fn take_back(&mut self, order: &Order) {
         let Some(waiting) = self.orders.get_mut(&order.key) else { return };
@@ -76,23 +75,21 @@ impl Elastic {
     }
 }
 
-impl Store {
-    /// The scheduler orders moves, or takes orders back. Moves begin when the open rounds end;
-    /// those that nobody can follow, because what they are about is not here or the new owner is
-    /// not known, are forgotten.
-    pub fn orders(&mut self, orders: &[Order], out: &mut Outbound) {
+impl Mover<'_> {
+    /// See `Store::orders`.
+    pub(in crate::store) fn orders(&mut self, orders: &[Order]) {
         for order in orders {
-            let Some(elastic) = &mut self.elastic else { return };
             if order.from >= order.to {
                 continue;
             }
-            if order.owner == elastic.me {
-                elastic.take_back(order);
+            if order.owner == self.known.me {
+                self.known.take_back(order);
                 continue;
             }
-            let possible = elastic.servers.contains(&order.owner) && !elastic.is_gone(order.owner);
-            if possible && self.tensors.contains_key(&order.key) {
-                let waiting = elastic.orders.entry(order.key).or_default();
+            let possible =
+                self.known.servers.contains(&order.owner) && !self.known.is_gone(order.owner);
+            if possible && self.held.tensors.contains_key(&order.key) {
+                let waiting = self.known.orders.entry(order.key).or_default();
                 if waiting.len() >= ORDERS_MAX {
                     waiting.remove(0);
                 }
@@ -103,18 +100,16 @@ impl Store {
         keys.sort_unstable();
         keys.dedup();
         for key in &keys {
-            self.carry_out_all(*key, out);
+            self.carry_out_all(*key);
         }
-        self.look_at(keys);
     }
 
     /// Moves what was ordered of a key and can go now.
-    pub(super) fn carry_out_all(&mut self, key: Key, out: &mut Outbound) {
-        let Some(tensor) = self.tensors.get(&key) else { return };
+    pub(in crate::store) fn carry_out_all(&mut self, key: Key) {
+        let Some(tensor) = self.held.tensors.get(&key) else { return };
         for from in tensor.pieces.iter().map(|piece| piece.from).collect::<Vec<_>>() {
-            let pieces = self.tensors.get(&key).map(|tensor| &tensor.pieces[..]).unwrap_or(&[]);
-            if let Some(index) = pieces.iter().position(|piece| piece.from == from) {
-                self.carry_out_one(At { key, index }, out);
+            if let Some(at) = self.held.begins_at(key, from) {
+                self.carry_out_one(at);
             }
         }
         self.forget_orders(key);
@@ -122,15 +117,14 @@ impl Store {
 
     /// Forgets orders that no piece waits to follow.
     pub(super) fn forget_orders(&mut self, key: Key) {
-        let Some(elastic) = &mut self.elastic else { return };
-        let Some(orders) = elastic.orders.get_mut(&key) else { return };
-        let pieces = self.tensors.get(&key).map(|tensor| &tensor.pieces[..]).unwrap_or(&[]);
+        let Some(orders) = self.known.orders.get_mut(&key) else { return };
+        let pieces = self.held.pieces_of(key);
         orders.retain(|order| {
             let about = |piece: &&Piece| piece.from < order.to && order.from < piece.to;
             pieces.iter().filter(about).any(is_busy)
         });
         if orders.is_empty() {
-            elastic.orders.remove(&key);
+            self.known.orders.remove(&key);
         }
     }
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::*;
-use crate::store::{PART_BYTES, StoreConfig, SumOrder};
+use crate::store::{Outbound, PART_BYTES, Store, StoreConfig, SumOrder};
 use crate::trees::name_of;
 use crate::values::Dtype;
 use crate::values::kind::{RequestKind, command_of};
@@ -36,7 +36,7 @@ fn server(part_bytes: u64) -> Store {
         part_bytes: part_bytes as usize,
         ..StoreConfig::alone(WORKERS)
     });
-    store.set_sync(0).unwrap();
+    store.held.set_sync(0).unwrap();
     store.overlay(&overlay(1, WORKERS), &mut Outbound::default());
     let answers = serve(&mut store, push(0, 0, Placed::default()), LENGTH);
     let placed = answers[0].request.placed.as_ref().unwrap();
@@ -106,7 +106,7 @@ fn all_who_ask_are_told_one_ticket_and_a_sum_ends_the_round() {
     let hop = Hop { kind: HopKind::Up.into(), ticket: ticket(1), names, key: KEY };
     let sum = Meta { hop: Some(Box::new(hop)), ..push(0, 1, range) };
     assert!(serve(&mut store, sum, LENGTH).is_empty());
-    let piece = store.piece(At { key: KEY, index: 0 }).unwrap();
+    let piece = store.held.piece(At { key: KEY, index: 0 }).unwrap();
     assert_eq!((piece.version, piece.ticket()), (1, Some(ticket(2))));
 }
 
@@ -128,7 +128,7 @@ fn parts_that_a_round_is_cut_into_have_tickets_at_once() {
     let mut store = server(PART_BYTES as u64);
     let whole = || Placed { to: LENGTH, term: 1, ..Placed::default() };
     assert!(serve(&mut store, push(0, 1, whole()), LENGTH).is_empty());
-    store.config.part_bytes = 4 * PART as usize;
+    store.held.config.part_bytes = 4 * PART as usize;
     let answers = told(&serve(&mut store, push(1, 1, whole()), LENGTH));
     let parts: Vec<_> =
         (0..LENGTH / PART).map(|at| (at * PART, (at + 1) * PART, Some(ticket(2)))).collect();
@@ -148,13 +148,13 @@ fn nobody_gets_a_ticket_where_no_tree_can_carry_the_round() {
     assert_eq!(asks(&mut store, question(0, 0, LENGTH)), alone);
     // Sums in the order of ranks; no rounds.
     let mut store = server(PART_BYTES as u64);
-    store.config.order = SumOrder::Ranks;
+    store.held.config.order = SumOrder::Ranks;
     assert_eq!(asks(&mut store, question(0, 0, LENGTH)), alone);
-    store.config.order = SumOrder::Arrival;
-    store.modes.change(0).unwrap().sync = false;
+    store.held.config.order = SumOrder::Arrival;
+    store.held.modes.change(0).unwrap().sync = false;
     assert_eq!(asks(&mut store, question(0, 0, LENGTH)), alone);
     // A tree with somebody who is no worker of the job.
-    store.modes.change(0).unwrap().sync = true;
+    store.held.modes.change(0).unwrap().sync = true;
     store.overlay(&overlay(2, WORKERS + 1), &mut Outbound::default());
     assert_eq!(asks(&mut store, question(0, 0, LENGTH)), alone);
     store.overlay(&overlay(3, WORKERS), &mut Outbound::default());
@@ -164,7 +164,7 @@ fn nobody_gets_a_ticket_where_no_tree_can_carry_the_round() {
     assert_eq!(asks(&mut store, second), alone);
     // A key that nobody has made.
     let mut store = server(PART_BYTES as u64);
-    store.tensors.clear();
+    store.held.tensors.clear();
     assert_eq!(asks(&mut store, question(1, 0, 0)), alone);
 }
 
@@ -196,7 +196,7 @@ fn a_ticket_that_is_void_is_not_given_out_again() {
     assert_eq!(asks(&mut store, question(0, 0, LENGTH)).1, Some(ticket(1)));
     let by = Some(Box::new(ticket(1)));
     let mut out = Outbound::default();
-    store.void_ticket(At { key: KEY, index: 0 }, &mut out);
+    store.mover(&mut out).void_ticket(At { key: KEY, index: 0 });
     assert_eq!(out.downs.len(), WORKERS);
     assert_eq!(asks(&mut store, question(1, 0, LENGTH)), (true, None, Vec::new()));
     // By newer trees it is another one.
@@ -208,15 +208,15 @@ fn a_ticket_that_is_void_is_not_given_out_again() {
 #[test]
 fn what_has_come_from_another_server_has_a_ticket_after_a_round() {
     let mut store = server(PART_BYTES as u64);
-    let mut piece = store.tensors.get_mut(&KEY).unwrap().pieces.remove(0);
-    store.withhold_ticket(&mut piece);
-    store.tensors.get_mut(&KEY).unwrap().insert(piece);
+    let mut piece = store.held.tensors.get_mut(&KEY).unwrap().pieces.remove(0);
+    store.whereabouts().withhold_ticket(&mut piece);
+    store.held.tensors.get_mut(&KEY).unwrap().insert(piece);
     store.overlay(&overlay(2, WORKERS), &mut Outbound::default());
     assert_eq!(asks(&mut store, question(1, 0, LENGTH)), (true, None, Vec::new()));
     for rank in 0..WORKERS {
         let whole = Placed { to: LENGTH, term: 1, ..Placed::default() };
         serve(&mut store, push(rank, 1, whole), LENGTH);
     }
-    let next = store.piece(At { key: KEY, index: 0 }).unwrap().ticket();
+    let next = store.held.piece(At { key: KEY, index: 0 }).unwrap().ticket();
     assert_eq!(next, Some(Ticket { overlay: 2, ..ticket(2) }));
 }

@@ -4,16 +4,23 @@
 use bytes::Bytes;
 
 use super::limits::ANSWERS_WAITING_MAX;
-use super::state::Elastic;
+use super::mover::{Mover, Whereabouts};
+use super::questions::{Asked, asks};
 use crate::store::error::StoreError;
+use crate::store::holdings::At;
 use crate::store::outbound::{Answer, Outbound, done};
-use crate::store::state::{At, Store};
 use crate::values::KeyRoutes;
 use crate::wire::elastic::{Placed, Route};
 use crate::wire::{Key, Meta};
 
+/// A request, and the piece that it is about; none: the push makes the key.
+pub(in crate::store) struct ToServe {
+    pub(in crate::store) request: Meta,
+    pub(in crate::store) at: Option<At>,
+}
+
 /// Where a request is served.
-pub(in crate::store) enum Place {
+pub(super) enum Place {
     /// By the piece at that index of the key's pieces.
     Here(usize),
     /// By a part of the piece at that index.
@@ -26,20 +33,25 @@ pub(in crate::store) enum Place {
     Again(Vec<Route>),
 }
 
-impl Store {
+impl Whereabouts<'_> {
+    /// True if that request is to be left alone: whoever sent it is dead for the others, or another
+    /// process has its id.
+    pub(in crate::store) fn is_of_the_dead(self, request: &Meta) -> bool {
+        // One that knows a newer policy may be of a worker that this one does not name yet.
+        let known = request.placed.as_ref().is_some_and(|placed| placed.epoch <= self.known.epoch);
+        known && self.held.attendance.is_former(request)
+    }
+
     /// Where a request about that key is served.
-    pub(in crate::store) fn place(&self, key: Key, request: &Meta) -> Result<Place, StoreError> {
-        let tensor = self.tensors.get(&key);
-        let Some(elastic) = &self.elastic else {
-            return Ok(tensor.map_or(Place::New, |_| Place::Here(0)));
-        };
+    pub(super) fn place(self, key: Key, request: &Meta) -> Result<Place, StoreError> {
+        let (tensor, elastic) = (self.held.tensors.get(&key), self.known);
         let Some(placed) = &request.placed else {
             return match tensor {
                 None if !self.knows(key) => Ok(Place::New),
                 tensor => tensor
                     .and_then(|tensor| tensor.whole_piece())
                     .map(Place::Here)
-                    .ok_or_else(|| StoreError::Elsewhere { key: self.view.name(key) }),
+                    .ok_or_else(|| StoreError::Elsewhere { key: self.held.view.name(key) }),
             };
         };
         let whole = placed.to == 0;
@@ -69,7 +81,7 @@ impl Store {
             return Ok(if settled { Place::Within(index) } else { Place::Later });
         }
         if whole && !self.knows(key) {
-            return Ok(self.place_new(elastic, key, placed));
+            return Ok(self.place_new(key, placed));
         }
         let mut routes = self.routes(key, placed);
         routes.retain(|route| {
@@ -78,26 +90,10 @@ impl Store {
         Ok(if routes.is_empty() { Place::Later } else { Place::Again(routes) })
     }
 
-    /// Where it is served once the piece in which it lies is cut as the worker believes that it is.
-    pub(in crate::store) fn place_within(
-        &mut self,
-        at: At,
-        request: &Meta,
-        out: &mut Outbound,
-    ) -> Result<Place, StoreError> {
-        let (from, to) = request.placed.as_ref().map_or((0, 0), |placed| (placed.from, placed.to));
-        if self.cut_alike(at, from, to, out) {
-            if let Some(elastic) = &mut self.elastic {
-                elastic.cut = Some(at.key);
-            }
-            return self.place(at.key, request);
-        }
-        Err(StoreError::Malformed("a part of a piece that cannot be cut like that"))
-    }
-
     /// Of a key that this server has never heard of.
-    fn place_new(&self, elastic: &Elastic, key: Key, placed: &Placed) -> Place {
-        let home = self.view.rank(key).and_then(|rank| elastic.homes.get(rank));
+    fn place_new(self, key: Key, placed: &Placed) -> Place {
+        let elastic = self.known;
+        let home = self.held.view.rank(key).and_then(|rank| elastic.homes.get(rank));
         if home != Some(&elastic.me) || placed.after > 0 {
             // The worker does not know the policy yet by which it is somewhere else.
             Place::Again(Vec::new())
@@ -111,23 +107,22 @@ impl Store {
     }
 
     /// True if the key exists, as far as this server has heard.
-    pub(in crate::store) fn knows(&self, key: Key) -> bool {
-        let routes = self.elastic.as_ref().and_then(|elastic| elastic.routes.get(&key));
-        self.tensors.contains_key(&key) || routes.is_some_and(|routes| !routes.all().is_empty())
+    pub(in crate::store) fn knows(self, key: Key) -> bool {
+        let routes = self.known.routes.get(&key);
+        self.held.tensors.contains_key(&key)
+            || routes.is_some_and(|routes| !routes.all().is_empty())
     }
 
     /// The newest that is known about the part of a key that a request names.
-    pub(super) fn routes(&self, key: Key, placed: &Placed) -> Vec<Route> {
-        let Some(elastic) = &self.elastic else { return Vec::new() };
+    pub(super) fn routes(self, key: Key, placed: &Placed) -> Vec<Route> {
         let (from, to) = if placed.to == 0 { (0, u64::MAX) } else { (placed.from, placed.to) };
         let about = |route: &Route| route.from < to && from < route.to;
-        let known = elastic.routes.get(&key);
-        let pieces = self.tensors.get(&key).map(|tensor| &tensor.pieces[..]).unwrap_or_default();
-        let own = pieces.iter().map(|piece| Route {
+        let known = self.known.routes.get(&key);
+        let own = self.held.pieces_of(key).iter().map(|piece| Route {
             from: piece.from,
             to: piece.to,
             term: piece.term,
-            owner: elastic.me,
+            owner: self.known.me,
         });
         let own = own.filter(about);
         match known.filter(|routes| routes.all().iter().any(about)) {
@@ -142,91 +137,27 @@ impl Store {
         }
     }
 
-    /// Keeps a request until there is news, if there is room.
-    pub(in crate::store) fn park(
-        &mut self,
-        key: Key,
-        request: Meta,
-        frames: &[Bytes],
-        out: &mut Outbound,
-    ) {
-        let Some(elastic) = &mut self.elastic else { return };
-        if !elastic.parked.push(key, &request, frames) {
-            self.answer_again(request, Vec::new(), out);
-        }
-    }
-
-    /// Looks again at what was parked for a key; and once more if one of these requests has cut a
-    /// piece, for those before it. That ends, since no key has more than
-    /// [`super::limits::PIECES_MAX`].
-    pub(super) fn unpark(&mut self, key: Key, out: &mut Outbound) {
-        loop {
-            let Some(elastic) = &mut self.elastic else { return };
-            elastic.cut = None;
-            for (request, frames) in elastic.parked.take(key) {
-                self.serve_now(request, &frames, out);
-            }
-            if self.elastic.as_ref().is_none_or(|elastic| elastic.cut != Some(key)) {
-                return;
-            }
-        }
-    }
-
-    /// After a request: if it has cut a piece, its parts may be what others wait for.
-    pub(in crate::store) fn unpark_cut(&mut self, out: &mut Outbound) {
-        if let Some(key) = self.elastic.as_mut().and_then(|elastic| elastic.cut.take()) {
-            self.unpark(key, out);
-        }
-    }
-
-    /// Looks again at all that was parked.
-    pub(super) fn unpark_all(&mut self, out: &mut Outbound) {
-        let Some(elastic) = &self.elastic else { return };
-        for key in elastic.parked.keys() {
-            self.unpark(key, out);
-        }
-    }
-
-    /// Nothing was done: the worker shall send it again, as the routes say, once it has this
-    /// policy.
-    pub(in crate::store) fn answer_again(
-        &mut self,
-        mut request: Meta,
-        routes: Vec<Route>,
-        out: &mut Outbound,
-    ) {
-        if request.hop.is_some() {
-            return self.refuse_sum(request, routes, None, out);
-        }
-        if self.is_former(&request) {
-            return;
-        }
-        self.mark_again(&mut request, routes);
-        out.answers.push(done(request));
-    }
-
     /// Makes the answer *again* of a request.
-    pub(super) fn mark_again(&self, request: &mut Meta, routes: Vec<Route>) {
-        let epoch = self.elastic.as_ref().map_or(0, |elastic| elastic.epoch);
+    pub(super) fn mark_again(self, request: &mut Meta, routes: Vec<Route>) {
         if let Some(placed) = &mut request.placed {
-            (placed.again, placed.routes, placed.epoch) = (true, routes, epoch);
+            (placed.again, placed.routes, placed.epoch) = (true, routes, self.known.epoch);
             (placed.ticket, placed.tickets) = (None, Vec::new());
         }
     }
 
     /// Sends an answer, and with it what the worker does not know yet of where the key is.
-    pub(in crate::store) fn deliver(&self, key: Key, mut answer: Answer, out: &mut Outbound) {
+    pub(in crate::store) fn deliver(self, key: Key, mut answer: Answer, out: &mut Outbound) {
         let of_sum = answer.request.hop.is_some();
-        if !of_sum && self.is_former(&answer.request) {
+        if !of_sum && self.held.attendance.is_former(&answer.request) {
             // Another process that has its id would take the answer for one of its own.
             return;
         }
-        if let (Some(elastic), Some(placed)) = (&self.elastic, &mut answer.request.placed) {
-            placed.epoch = elastic.epoch;
+        if let Some(placed) = &mut answer.request.placed {
+            placed.epoch = self.known.epoch;
             if placed.to == 0 || !self.owns_exactly(key, placed) {
                 placed.routes = self.routes(key, placed);
             }
-            if answer.request.push && elastic.overlay() > 0 {
+            if answer.request.push && self.known.overlay() > 0 {
                 self.tell_ticket(key, &mut answer.request);
             }
         }
@@ -234,10 +165,102 @@ impl Store {
     }
 
     /// True if the worker knows all there is to know of the part that it asked for.
-    fn owns_exactly(&self, key: Key, placed: &Placed) -> bool {
-        self.tensors.get(&key).is_some_and(|tensor| {
+    fn owns_exactly(self, key: Key, placed: &Placed) -> bool {
+        self.held.tensors.get(&key).is_some_and(|tensor| {
             let index = tensor.exactly(placed.from, placed.to);
             index.is_some_and(|index| tensor.pieces[index].term == placed.term)
         })
     }
+}
+
+impl Mover<'_> {
+    /// The request, and where it is served. `None`: it waits, or is answered. `misfit`: the piece
+    /// at which it is refused, wherever it belongs.
+    pub(in crate::store) fn find(
+        &mut self,
+        key: Key,
+        request: Meta,
+        frames: &[Bytes],
+        misfit: Option<usize>,
+    ) -> Result<Option<ToServe>, StoreError> {
+        // Where nothing moves, a key is here, or a push makes it. (No sums come there.)
+        if !self.held.config.elastic && request.hop.is_none() {
+            let at = self.held.tensors.contains_key(&key).then_some(At { key, index: 0 });
+            return Ok(Some(ToServe { request, at }));
+        }
+        let mut place = match misfit {
+            Some(index) => Place::Here(index),
+            None => self.look().place(key, &request)?,
+        };
+        if let Place::Within(index) = place {
+            place = self.place_within(At { key, index }, &request)?;
+        }
+        let at = match place {
+            Place::Here(index) => Some(At { key, index }),
+            Place::New => None,
+            Place::Later | Place::Within(_) => {
+                self.park(key, request, frames);
+                return Ok(None);
+            }
+            Place::Again(_) if asks(&request) => {
+                self.asked_of_others(key, request);
+                return Ok(None);
+            }
+            Place::Again(routes) => {
+                self.answer_again(request, routes);
+                return Ok(None);
+            }
+        };
+        match at {
+            // Somebody has made it, and what it is has been trained since.
+            Some(at) if makes_key(&request) => self.answer_duplicate(at, request)?,
+            Some(at) if asks(&request) => self.asked(at, request, Asked::Now)?,
+            Some(at) if request.hop.is_some() && !self.takes_sum(at, &request) => {}
+            None if asks(&request) || request.hop.is_some() => {
+                self.answer_again(request, Vec::new());
+            }
+            at => return Ok(Some(ToServe { request, at })),
+        }
+        Ok(None)
+    }
+
+    /// Where it is served once the piece in which it lies is cut as the worker believes that it is.
+    fn place_within(&mut self, at: At, request: &Meta) -> Result<Place, StoreError> {
+        let (from, to) = request.placed.as_ref().map_or((0, 0), |placed| (placed.from, placed.to));
+        if self.cut_alike(at, from, to) {
+            self.known.cut = Some(at.key);
+            return self.look().place(at.key, request);
+        }
+        Err(StoreError::Malformed("a part of a piece that cannot be cut like that"))
+    }
+
+    /// Keeps a request until there is news, if there is room.
+    fn park(&mut self, key: Key, request: Meta, frames: &[Bytes]) {
+        if !self.known.parked.push(key, &request, frames) {
+            self.answer_again(request, Vec::new());
+        }
+    }
+
+    /// Nothing was done: the worker shall send it again, as the routes say, once it has this
+    /// policy.
+    pub(in crate::store) fn answer_again(&mut self, mut request: Meta, routes: Vec<Route>) {
+        if request.hop.is_some() {
+            return self.refuse_sum(request, routes, None);
+        }
+        if self.held.attendance.is_former(&request) {
+            return;
+        }
+        self.look().mark_again(&mut request, routes);
+        self.out.answers.push(done(request));
+    }
+
+    /// Sends an answer, and with it what the worker does not know yet of where the key is.
+    pub(super) fn deliver(&mut self, key: Key, answer: Answer) {
+        Whereabouts { held: self.held, known: self.known }.deliver(key, answer, self.out);
+    }
+}
+
+/// True for a push that is only to make its key.
+fn makes_key(request: &Meta) -> bool {
+    request.push && request.placed.as_ref().is_some_and(|placed| placed.init)
 }

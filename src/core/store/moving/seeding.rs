@@ -3,20 +3,19 @@
 
 use bytes::Bytes;
 
-use crate::store::outbound::Outbound;
+use super::mover::Mover;
+use crate::store::holdings::At;
 use crate::store::pieces::tensor::{Copied, FormerCopy, Piece};
-use crate::store::state::{At, Store};
 use crate::values::KeyPart;
 use crate::wire::NodeId;
 use crate::wire::transfer::{PieceName, Transfer, WrittenPiece};
 
-impl Store {
+impl Mover<'_> {
     /// A server has forgotten its copy of a piece: it cannot claim it any more, so what was done
     /// since may be answered.
-    pub(super) fn copy_gone(&mut self, server: NodeId, gone: &PieceName, out: &mut Outbound) {
-        let Some(elastic) = &mut self.elastic else { return };
+    pub(super) fn copy_gone(&mut self, server: NodeId, gone: &PieceName) {
         let &PieceName { key, from, to, .. } = gone;
-        let tensor = self.tensors.get_mut(&key);
+        let tensor = self.held.tensors.get_mut(&key);
         let pieces = tensor.into_iter().flat_map(|tensor| &mut tensor.pieces);
         let its = |former: FormerCopy| former.dropped && former.at == server;
         let mut any = false;
@@ -24,37 +23,37 @@ impl Store {
             if piece.former_copy.is_some_and(its) {
                 piece.former_copy = None;
                 any = true;
-                if piece.copied.at() != elastic.replica {
-                    elastic.seeds.push(piece.of_key(key));
+                if piece.copied.at() != self.known.replica {
+                    self.known.seeds.push(piece.of_key(key));
                 }
             }
         }
         if any {
-            self.release_settled(key, out);
-            self.carry_out_all(key, out);
-            self.send_seeds(out);
+            self.release_settled(key);
+            self.carry_out_all(key);
+            self.send_seeds();
         }
     }
 
     /// There is no other server that could have a copy of the piece: the one that is being emptied
     /// forgets it.
-    fn give_up_copy(&mut self, at: At, out: &mut Outbound) {
-        let Ok(piece) = self.piece_mut(at) else { return };
+    fn give_up_copy(&mut self, at: At) {
+        let Ok(piece) = self.held.piece_mut(at) else { return };
         let Some(replica) = piece.copied.at() else { return };
         piece.former_copy = piece.former(true);
         piece.copied = Copied::Not;
         let dropped = piece.name(at.key);
-        self.send(replica, Transfer::Drop(dropped), Vec::new(), out);
+        self.send(replica, Transfer::Drop(dropped), Vec::new());
     }
 
     /// The replica that was to have the pieces instead is gone, and there is no other: nothing will
     /// take the place of what a server that is being emptied still has.
-    pub(super) fn give_up_former_copies(&mut self, out: &mut Outbound) {
-        if self.elastic.as_ref().is_none_or(|elastic| elastic.replica.is_some()) {
+    pub(super) fn give_up_former_copies(&mut self) {
+        if self.known.replica.is_some() {
             return;
         }
         let mut drops = Vec::new();
-        for (&key, tensor) in &mut self.tensors {
+        for (&key, tensor) in &mut self.held.tensors {
             for piece in tensor.pieces.iter_mut().filter(|piece| piece.copied == Copied::Not) {
                 if let Some(former) = piece.former_copy.as_mut().filter(|former| !former.dropped) {
                     former.dropped = true;
@@ -63,21 +62,20 @@ impl Store {
             }
         }
         for (former, dropped) in drops {
-            self.send(former, Transfer::Drop(dropped), Vec::new(), out);
+            self.send(former, Transfer::Drop(dropped), Vec::new());
         }
     }
 
     /// Sends pieces to a new replica, as many as may be on their way. One that was sent away from a
     /// former one waits until that has forgotten it.
-    pub(super) fn send_seeds(&mut self, out: &mut Outbound) {
+    pub(super) fn send_seeds(&mut self) {
         loop {
-            let Some(elastic) = &mut self.elastic else { return };
-            let replica = elastic.replica;
-            let Some(part) = elastic.seeds.next() else { return };
+            let replica = self.known.replica;
+            let Some(part) = self.known.seeds.next() else { return };
             let KeyPart { key, from, to } = part;
             let may_go = |piece: &Piece| piece.copied == Copied::Not || piece.former_copy.is_none();
-            let mut sent = self.seed_leaving(part, out);
-            let pieces = self.tensors.get(&key).map(|tensor| &tensor.pieces[..]).unwrap_or(&[]);
+            let mut sent = self.seed_leaving(part);
+            let pieces = self.held.pieces_of(key);
             let due: Vec<_> = pieces
                 .iter()
                 .enumerate()
@@ -87,23 +85,20 @@ impl Store {
                 .collect();
             for (at, piece) in due {
                 if replica.is_none() {
-                    self.give_up_copy(at, out);
+                    self.give_up_copy(at);
                 }
-                let bytes = self.seed(at, out);
+                let bytes = self.seed(at);
                 sent.extend((bytes > 0).then_some((piece, bytes)));
             }
-            if let Some(elastic) = &mut self.elastic {
-                sent.into_iter().for_each(|(what, bytes)| elastic.seeds.sent(what, bytes));
-            }
+            sent.into_iter().for_each(|(what, bytes)| self.known.seeds.sent(what, bytes));
         }
     }
 
     /// What has left and is not safe there yet is copied too.
-    fn seed_leaving(&mut self, part: KeyPart, out: &mut Outbound) -> Vec<(KeyPart, usize)> {
+    fn seed_leaving(&mut self, part: KeyPart) -> Vec<(KeyPart, usize)> {
         let KeyPart { key, from, to } = part;
-        let Some(elastic) = &mut self.elastic else { return Vec::new() };
-        let Some(replica) = elastic.replica else { return Vec::new() };
-        let leaving = elastic.leaving.get_mut(&key).into_iter().flatten();
+        let Some(replica) = self.known.replica else { return Vec::new() };
+        let leaving = self.known.leaving.get_mut(&key).into_iter().flatten();
         let due = leaving.filter(|leaving| {
             leaving.copy.is_none() && from <= leaving.piece().from && leaving.piece().to <= to
         });
@@ -119,7 +114,7 @@ impl Store {
             let bytes = frames.iter().map(Bytes::len).sum();
             let PieceName { from, to, .. } = seed.piece;
             sent.push((KeyPart { key, from, to }, bytes));
-            self.send(replica, Transfer::Seed(seed), frames, out);
+            self.send(replica, Transfer::Seed(seed), frames);
         }
         sent
     }

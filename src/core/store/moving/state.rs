@@ -11,11 +11,10 @@ use super::settings::CommandedSettings;
 use crate::store::config::StoreConfig;
 use crate::store::moving::changes::Changes;
 use crate::store::moving::parked::Parked;
-use crate::store::pieces::awaited::Workers;
 use crate::store::pieces::limits::TENSORS_MAX;
 use crate::trees::Trees;
 use crate::values::KeyRoutes;
-use crate::wire::elastic::{LiveWorker, Order, Route};
+use crate::wire::elastic::{Order, Route};
 use crate::wire::transfer::Transfer;
 use crate::wire::{Key, NodeId, server_id};
 
@@ -23,11 +22,11 @@ use crate::wire::{Key, NodeId, server_id};
 pub(super) type Unsaid = (NodeId, Key, u64, u64);
 
 /// What one server knows of the others, and of pieces on their way.
-pub(in crate::store) struct Elastic {
+pub(in crate::store) struct Elsewhere {
     /// This server.
     pub(super) me: NodeId,
     /// The policy that it knows.
-    pub(super) epoch: u64,
+    pub(in crate::store) epoch: u64,
     /// The servers that live, ascending.
     pub(super) servers: Vec<NodeId>,
     /// By rank: where new keys go.
@@ -49,9 +48,11 @@ pub(in crate::store) struct Elastic {
     pub(super) unsaid: Option<BTreeMap<Unsaid, Transfer>>,
     /// Where pieces are that are not here.
     pub(super) routes: BTreeMap<Key, KeyRoutes>,
-    pub(super) parked: Parked,
+    pub(in crate::store) parked: Parked,
     /// A piece of that key was cut by a request, and what is parked was not looked at since.
-    pub(super) cut: Option<Key>,
+    pub(in crate::store) cut: Option<Key>,
+    /// Keys for which something came: what is parked for them is to be looked at again.
+    pub(in crate::store) due: BTreeSet<Key>,
     /// Answers that wait for the replica.
     pub(super) waiting: BTreeMap<Key, Vec<Waiting>>,
     /// What was ordered and waits for the end of a round.
@@ -62,15 +63,8 @@ pub(in crate::store) struct Elastic {
     pub(super) copies: BTreeMap<(Key, NodeId), Vec<Copy>>,
     pub(super) seeds: Seeds,
     pub(super) settings: CommandedSettings,
-    /// Whom rounds wait for, where the job goes on without workers that die; `None`: for as many as
-    /// it began with.
-    pub(super) workers: Option<Arc<Workers>>,
-    /// What the policy says of them.
-    pub(super) live: Vec<LiveWorker>,
-    /// Customers of workers that took leave.
-    pub(super) left: BTreeSet<(NodeId, i32)>,
     /// Of which keys claims say something new.
-    pub(super) changes: Changes,
+    pub(in crate::store) changes: Changes,
     pub(super) parts: Parts,
     pub(super) trees: TreesHere,
 }
@@ -78,15 +72,17 @@ pub(in crate::store) struct Elastic {
 /// What a server knows of trees.
 #[derive(Debug, Default)]
 pub(super) struct TreesHere {
+    /// This server.
+    pub(super) root: NodeId,
     pub(super) trees: Arc<Trees>,
     /// Bytes of rounds that each tree of the newest overlay was given, by its number.
     pub(super) given: BTreeMap<u32, u64>,
 }
 
-impl Elastic {
+impl Elsewhere {
     pub(in crate::store) fn new(config: &StoreConfig) -> Self {
         let servers: Vec<NodeId> = (0..config.servers).map(server_id).collect();
-        let joins = !servers.contains(&config.id);
+        let joins = config.elastic && !servers.contains(&config.id);
         let mut elastic = Self {
             me: config.id,
             epoch: 0,
@@ -94,7 +90,7 @@ impl Elastic {
             // Who joins learns from its first policy who lives.
             servers: if joins { Vec::new() } else { servers },
             lost: BTreeSet::new(),
-            replicas: config.replicas,
+            replicas: if config.elastic { config.replicas } else { 0 },
             replica: None,
             draining: Vec::new(),
             named_replica: None,
@@ -103,18 +99,16 @@ impl Elastic {
             routes: BTreeMap::new(),
             parked: Parked::default(),
             cut: None,
+            due: BTreeSet::new(),
             waiting: BTreeMap::new(),
             orders: BTreeMap::new(),
             leaving: BTreeMap::new(),
             copies: BTreeMap::new(),
             seeds: Seeds::default(),
             settings: CommandedSettings::new(joins),
-            workers: None,
-            live: Vec::new(),
-            left: BTreeSet::new(),
             changes: Changes::default(),
             parts: Parts::default(),
-            trees: TreesHere::default(),
+            trees: TreesHere { root: config.id, ..TreesHere::default() },
         };
         elastic.choose_replica();
         elastic

@@ -1,8 +1,8 @@
 //! An owner and the three workers of a tree, without anything between them.
 
-use super::super::state::Elastic;
+use super::super::state::TreesHere;
 use super::*;
-use crate::store::StoreConfig;
+use crate::store::{Store, StoreConfig};
 use crate::trees::name_of;
 use crate::values::Dtype;
 use crate::values::KvPairs;
@@ -53,7 +53,7 @@ fn frames(value: f32) -> Vec<Bytes> {
 /// A server with the key, which knows the trees.
 fn server() -> Store {
     let mut store = Store::new(StoreConfig { elastic: true, ..StoreConfig::alone(WORKERS) });
-    store.set_sync(0).unwrap();
+    store.held.set_sync(0).unwrap();
     store.overlay(&overlay(1, 0), &mut Outbound::default());
     let mut first = push(0, 0, None);
     first.placed = Some(Placed::default());
@@ -103,7 +103,7 @@ fn sum(ranks: &[usize], round: i32, ticket: Ticket) -> Meta {
 }
 
 fn value(store: &Store) -> f32 {
-    store.piece(AT).unwrap().value.buffer().elements::<f32>()[0]
+    store.held.piece(AT).unwrap().value.buffer().elements::<f32>()[0]
 }
 
 fn question(rank: usize, round: i32) -> Meta {
@@ -156,7 +156,7 @@ fn who_is_in_the_tree_and_comes_alone_is_told_the_ticket() {
     for rank in [0, 2] {
         serve(&mut store, push(rank, 2, None), 1.0);
     }
-    assert_eq!((value(&store), store.piece(AT).unwrap().version), (3.0, 2));
+    assert_eq!((value(&store), store.held.piece(AT).unwrap().version), (3.0, 2));
 }
 
 #[test]
@@ -170,9 +170,9 @@ fn a_sum_by_another_ticket_is_told_to_be_void() {
     // No tree is known down which it could be told.
     let strange = sum(&[0, 1, 2], 2, Ticket { tree: 7, ..ticket });
     assert!(serve_all(&mut store, strange, 5.0).downs.is_empty());
-    assert_eq!(store.piece(AT).unwrap().version, 1);
+    assert_eq!(store.held.piece(AT).unwrap().version, 1);
     serve(&mut store, sum(&[0, 1, 2], 2, ticket), 5.0);
-    assert_eq!((value(&store), store.piece(AT).unwrap().version), (5.0, 2));
+    assert_eq!((value(&store), store.held.piece(AT).unwrap().version), (5.0, 2));
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn below_the_floor_a_round_that_has_begun_goes_on_alone() {
     let answers = serve(&mut store, push(2, 2, None), 1.0);
     assert_eq!((answers.len(), value(&store)), (1, 3.0));
     // Nobody has pushed to the next one: it has another ticket in its place.
-    let next = store.piece(AT).unwrap().ticket().unwrap();
+    let next = store.held.piece(AT).unwrap().ticket().unwrap();
     assert_eq!((next.overlay, next.round), (2, 3));
     store.overlay(&overlay(3, 3), &mut Outbound::default());
     let answers = serve(&mut store, question(0, 3), 0.0);
@@ -240,7 +240,7 @@ fn a_round_that_has_begun_goes_on_along_its_trees() {
     assert_eq!((out.downs.len(), out.answers.len()), (0, 0));
     serve(&mut store, sum(&[2], 2, ticket), 1.0);
     assert_eq!(value(&store), 3.0);
-    let next = store.piece(AT).unwrap().ticket().unwrap();
+    let next = store.held.piece(AT).unwrap().ticket().unwrap();
     assert_eq!((next.overlay, next.round), (2, 3));
 }
 
@@ -254,7 +254,7 @@ fn a_ticket_stays_where_no_new_tree_is_of_those_who_pushed() {
     for other in [wider, Overlay { trees: vec![], ..overlay(3, 0) }] {
         let mut out = Outbound::default();
         store.overlay(&other, &mut out);
-        assert_eq!((out.downs.len(), store.piece(AT).unwrap().ticket()), (0, Some(ticket)));
+        assert_eq!((out.downs.len(), store.held.piece(AT).unwrap().ticket()), (0, Some(ticket)));
     }
     serve(&mut store, sum(&[0, 1, 2], 2, ticket), 5.0);
     assert_eq!(value(&store), 5.0);
@@ -282,7 +282,7 @@ fn only_what_is_as_far_as_any_gets_new_tickets() {
     store.overlay(&overlay(2, 0), &mut out);
     let key = |(meta, _): &(Meta, KvPairs)| meta.hop.as_ref().unwrap().key;
     assert_eq!(out.downs.iter().map(key).collect::<Vec<_>>(), [KEY; WORKERS]);
-    let behind = store.piece(At { key: other, index: 0 }).unwrap().ticket().unwrap();
+    let behind = store.held.piece(At { key: other, index: 0 }).unwrap().ticket().unwrap();
     assert_eq!((behind.overlay, behind.round), (1, 2));
 }
 
@@ -318,9 +318,9 @@ fn rounds_that_no_tree_can_carry_have_no_ticket() {
     assert_eq!(round_alone(&mut store, 2), None);
     // Sums in the order of ranks.
     store.overlay(&overlay(4, 0), &mut Outbound::default());
-    store.config.order = SumOrder::Ranks;
+    store.held.config.order = SumOrder::Ranks;
     assert_eq!(round_alone(&mut store, 3), None);
-    store.config.order = SumOrder::Arrival;
+    store.held.config.order = SumOrder::Arrival;
     assert!(round_alone(&mut store, 4).is_some());
 }
 
@@ -330,10 +330,10 @@ fn trees_of_one_root_get_what_their_weights_say() {
     let mut two = overlay(2, 0);
     two.trees.push(TreeTable { weight: 3, ..two.trees[0].clone() });
     store.overlay(&two, &mut Outbound::default());
-    let elastic = store.elastic.as_mut().unwrap();
+    let trees = &mut store.known.trees;
     let mut given = [0, 0];
     for _ in 0..40 {
-        given[elastic.choose(4, (0, 0), |_| true).unwrap() as usize] += 1;
+        given[trees.choose(4, |_| true).unwrap() as usize] += 1;
     }
     assert_eq!(given, [10, 30]);
     // Or the tree depends on the piece alone: the same in each round, and nearly by weights.
@@ -341,10 +341,10 @@ fn trees_of_one_root_get_what_their_weights_say() {
     for piece in 0..400_u64 {
         let (key, from) = (piece / 20, piece % 20 * 16);
         let part = KeyPart { key, from, to: from + 16 };
-        let of = |elastic: &Elastic| elastic.choose_fixed(part, (0, 0), |_| true);
-        let tree = of(elastic).unwrap();
-        elastic.choose(4, (0, 0), |_| true);
-        assert_eq!(of(elastic), Some(tree));
+        let of = |trees: &TreesHere| trees.choose_fixed(part, |_| true);
+        let tree = of(trees).unwrap();
+        trees.choose(4, |_| true);
+        assert_eq!(of(trees), Some(tree));
         given[tree as usize] += 1;
     }
     assert!((90..=110).contains(&given[0]), "{given:?}");
@@ -357,11 +357,11 @@ fn a_late_overlay_renews_no_ticket() {
     let ticket = round_alone(&mut store, 1).unwrap();
     let mut out = Outbound::default();
     store.overlay(&overlay(4, 0), &mut out);
-    let renewed = store.ticket(AT).unwrap();
+    let renewed = store.mover(&mut Outbound::default()).ticket(AT).unwrap();
     assert_eq!((ticket.overlay, renewed.overlay), (1, 4));
     let mut late = Outbound::default();
     store.overlay(&overlay(3, 0), &mut late);
     assert!(late.answers.is_empty());
-    assert_eq!(store.ticket(AT), Some(renewed));
+    assert_eq!(store.mover(&mut Outbound::default()).ticket(AT), Some(renewed));
     store.validate().unwrap();
 }

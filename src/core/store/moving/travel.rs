@@ -4,8 +4,8 @@
 use bytes::Bytes;
 
 use crate::store::error::StoreError;
+use crate::store::holdings::Holdings;
 use crate::store::pieces::tensor::{Layout, Piece};
-use crate::store::state::Store;
 use crate::values::{Buffer, Dtype};
 use crate::wire::Key;
 use crate::wire::transfer::{PieceName, WrittenPiece};
@@ -22,7 +22,7 @@ pub(super) fn key_frame(key: Key) -> Bytes {
     Bytes::copy_from_slice(&key.to_ne_bytes())
 }
 
-impl Store {
+impl Holdings {
     /// A piece as it is after its last round. `length` is that of the whole key.
     pub(super) fn write_piece(
         &self,

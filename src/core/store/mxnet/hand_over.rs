@@ -2,80 +2,43 @@
 //! and what it gets. May touch what the store may.
 
 use bytes::Bytes;
-use pslite_optimizers::Optimizer;
 
-use crate::keys::KeyName;
 use crate::store::error::StoreError;
 use crate::store::pieces::stalls::OpenRounds;
-use crate::store::pieces::tensor::{Layout, Piece, Tensor};
+use crate::store::pieces::tensor::{Layout, Piece};
 use crate::store::state::Store;
+use crate::values::key_at;
 use crate::values::kind::{RequestKind, command_of, kind_of};
-use crate::values::{Space, key_at};
 use crate::wire::{Key, Meta};
 
 impl Store {
-    /// What is wrong with the first key of a space that the optimizer can never update, if there is
-    /// any.
-    pub(in crate::store) fn unfit_key(
-        &self,
-        space: Space,
-        optimizer: &Optimizer,
-    ) -> Option<StoreError> {
-        if !optimizer.is_choosy() {
-            return None;
-        }
-        self.tensors_in(space).find_map(|(key, tensor)| {
-            let piece = tensor.pieces.first()?;
-            self.unfit(optimizer, *key, matches!(piece.layout, Layout::Rows { .. }))
-        })
-    }
-
-    /// What is wrong with such a key for the optimizer, if anything is.
-    fn unfit(&self, by: &Optimizer, key: Key, rows: bool) -> Option<StoreError> {
-        let (class, number) = (by.class(), self.view.local(key));
-        let (what, reason) = by.unfit(number, rows)?;
-        let key = self.view.name(key);
-        Some(StoreError::Unfit { class, what, key, reason })
-    }
-
-    /// Keys of one space, and what is here of them.
-    fn tensors_in(&self, space: Space) -> impl Iterator<Item = (&Key, &Tensor)> {
-        self.tensors.iter().filter(move |(key, _)| self.view.space(**key) == space)
-    }
-
-    /// The first key of a space that is not here in one piece, if there is any.
-    pub(in crate::store) fn cut_key(&self, space: Space) -> Option<KeyName> {
-        let mut tensors = self.tensors_in(space);
-        let found = tensors.find(|(_, tensor)| tensor.whole_piece().is_none());
-        found.map(|(key, _)| self.view.name(*key))
-    }
-
     /// Why the store can never update the key that this request makes, if so.
     #[must_use]
     pub fn cannot_take(&self, request: &Meta, frames: &[Bytes]) -> Option<StoreError> {
         // All keys of a request are of one space.
         let first = key_at(frames.first()?, 0)?;
-        let optimizer = self.mode(first).optimizer.as_ref();
+        let optimizer = self.held.mode(first).optimizer.as_ref();
         let optimizer = optimizer.filter(|optimizer| optimizer.is_choosy())?;
         let (kind, _) = kind_of(request.head).ok().filter(|_| request.push)?;
         // Before the key of a compressed push comes the number of its elements.
         let at = usize::from(kind == RequestKind::Compressed);
-        let key = self.key(frames.first()?, at).ok().filter(|key| !self.knows(*key))?;
-        self.unfit(optimizer, key, kind == RequestKind::RowSparse)
+        let key =
+            self.key(frames.first()?, at).ok().filter(|key| !self.whereabouts().knows(*key))?;
+        self.held.unfit(optimizer, key, kind == RequestKind::RowSparse)
     }
 
     /// True if another server that gets all values, and the optimizer, goes on as this one would:
     /// nothing else is kept yet.
     #[must_use]
     pub fn is_only_values(&self) -> bool {
-        self.pieces().all(|piece| piece.state.is_none() && !piece.round.is_open())
+        self.held.pieces().all(|piece| piece.state.is_none() && !piece.round.is_open())
     }
 
     /// For another server that takes over: each key's value, as the push that would initialise it
     /// (metadata without sender and timestamp, and frames). The store is empty then.
     pub fn give_away(&mut self) -> Vec<(Meta, Vec<Bytes>)> {
-        let tensors = std::mem::take(&mut self.tensors);
-        self.stalls = OpenRounds::default();
+        let tensors = std::mem::take(&mut self.held.tensors);
+        self.held.stalls = OpenRounds::default();
         let pushes = tensors.iter().flat_map(|(key, tensor)| {
             tensor.pieces.iter().map(|piece| Self::init_push(*key, piece))
         });

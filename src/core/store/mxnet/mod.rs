@@ -2,15 +2,15 @@
 //! command.
 //!
 //! May touch `wire` types; the store's owner sends the answers. One call at a time: whoever owns a
-//! store locks it. `apply` has rounds and updates, `mode` what commands set, `rows` what is about
-//! row_sparse arrays, `hand_over` what is about another server that takes over; what is about
-//! pieces that move is in [`super::moving`]. Where this differs from MXNet is said at the place,
-//! and in docs/divergences.md.
+//! store locks it. `apply` has rounds and updates, `rows` what is about row_sparse arrays,
+//! `hand_over` what is about another server that takes over, `waits` which rounds wait. Where this
+//! differs from MXNet is said at the place, and in docs/divergences.md.
+//!
+//! A push asks [`super::moving`] once where its piece is (`Mover::find`), and when its round is
+//! over that is said there once (`Mover::round_over`), whether pieces move or not.
 
 pub(super) mod apply;
-mod command;
 mod hand_over;
-mod mode;
 mod rows;
 mod sparse;
 mod waits;
@@ -19,15 +19,16 @@ use bytes::Bytes;
 
 use super::command::modes::space_of;
 use super::error::StoreError;
-use super::moving::{Asked, Place};
+use super::holdings::At;
+use super::moving::ToServe;
 use super::outbound::{Answer, Outbound, refused};
 use super::pieces::limits::TENSORS_MAX;
 use super::pieces::tensor::{Layout, Piece, Tensor};
-use super::state::{At, Store};
+use super::state::Store;
 use crate::store::pieces::sums::Addend;
 use crate::values::compression::{Compression, TwoBit};
 use crate::values::kind::{RequestKind, kind_of};
-use crate::values::{Buffer, Dtype, KEY_SIZE, KvPairs, is_whole_and_cut, key_at};
+use crate::values::{Buffer, Dtype, KEY_SIZE, is_whole_and_cut, key_at};
 use crate::wire::{Key, Meta, id_to_rank, server_id};
 
 /// Bytes of one value; MXNet's lengths are 32-bit.
@@ -61,15 +62,46 @@ impl Store {
     /// and transfers.
     pub fn serve(&mut self, request: Meta, frames: &[Bytes], out: &mut Outbound) {
         self.serve_now(request, frames, out);
-        self.unpark_cut(out);
+        // Its parts may be what others wait for.
+        if let Some(key) = self.known.cut.take() {
+            self.serve_parked(key, out);
+        }
         self.look_at_request(frames);
     }
 
+    /// Looks again at what was parked for a key; and once more if one of these requests has cut a
+    /// piece, for those before it. That ends, since a key has only so many pieces.
+    fn serve_parked(&mut self, key: Key, out: &mut Outbound) {
+        loop {
+            self.known.cut = None;
+            for (request, frames) in self.known.parked.take(key) {
+                self.serve_now(request, &frames, out);
+            }
+            if self.known.cut != Some(key) {
+                return;
+            }
+        }
+    }
+
+    /// Looks again at what waited for what has come.
+    pub(super) fn serve_due(&mut self, out: &mut Outbound) {
+        for key in std::mem::take(&mut self.known.due) {
+            self.serve_parked(key, out);
+        }
+    }
+
+    /// The same of all that is parked.
+    pub(super) fn serve_all_parked(&mut self, out: &mut Outbound) {
+        for key in self.known.parked.keys() {
+            self.serve_parked(key, out);
+        }
+    }
+
     /// The same in the middle of something else.
-    pub(super) fn serve_now(&mut self, request: Meta, frames: &[Bytes], out: &mut Outbound) {
+    fn serve_now(&mut self, request: Meta, frames: &[Bytes], out: &mut Outbound) {
         let meta = request.clone();
         if let Err(error) = self.try_serve(request, frames, out) {
-            self.answer(refused(meta, &error), out);
+            self.whereabouts().answer(refused(meta, &error), out);
         }
     }
 
@@ -79,53 +111,19 @@ impl Store {
         raw: &[Bytes],
         out: &mut Outbound,
     ) -> Result<(), StoreError> {
-        if request.hop.is_none() && self.is_of_the_dead(&request) {
+        if request.hop.is_none() && self.whereabouts().is_of_the_dead(&request) {
             return Ok(());
         }
         let (kind, dtype) = kind_of(request.head)?;
-        self.check_exchanged(kind, request.push)?;
+        self.held.check_exchanged(kind, request.push)?;
         let frames = RequestFrames::read(raw)?;
         let compressed = kind == RequestKind::Compressed && request.push;
         let key = self.key(&frames.keys, usize::from(compressed))?;
         self.check_space(key, &request)?;
-        let mut place = match self.misfit(key, kind, &request) {
-            Some(index) => Place::Here(index),
-            None => self.place(key, &request)?,
-        };
-        if let Place::Within(index) = place {
-            place = self.place_within(At { key, index }, &request, out)?;
-        }
-        let at = match place {
-            Place::Here(index) => Some(At { key, index }),
-            Place::New => None,
-            Place::Later | Place::Within(_) => {
-                self.park(key, request, raw, out);
-                return Ok(());
-            }
-            Place::Again(_) if asks(&request) => {
-                self.asked_of_others(key, request, out);
-                return Ok(());
-            }
-            Place::Again(routes) => {
-                self.answer_again(request, routes, out);
-                return Ok(());
-            }
-        };
-        if let Some(at) = at.filter(|_| makes_key(&request)) {
-            // Somebody has made it, and what it is has been trained since.
-            return self.answer_duplicate(at, request, out);
-        }
-        if asks(&request) {
-            match at {
-                Some(at) => return self.asked(at, request, Asked::Now, out),
-                None => self.answer_again(request, Vec::new(), out),
-            }
+        let misfit = self.misfit(key, kind, &request);
+        let Some(ToServe { request, at }) = self.mover(out).find(key, request, raw, misfit)? else {
             return Ok(());
-        }
-        if at.is_none() && request.hop.is_some() {
-            self.answer_again(request, Vec::new(), out);
-            return Ok(());
-        }
+        };
         let target = RequestTarget { key, at };
         match (kind, request.push) {
             (RequestKind::RowSparse, true) => self.push_rows(request, &frames, dtype, target, out),
@@ -134,8 +132,8 @@ impl Store {
             (RequestKind::Default, true) => self.push_dense(request, &frames, dtype, target, out),
             (_, false) => {
                 let at = self.known(target)?;
-                let answer = self.pull(request, &frames.keys, at)?;
-                self.deliver(key, answer, out);
+                let answer = self.held.pull(request, &frames.keys, at)?;
+                self.whereabouts().deliver(key, answer, out);
                 Ok(())
             }
         }
@@ -159,7 +157,7 @@ impl Store {
             return Err(StoreError::Malformed("a value is no whole number of elements"));
         }
         let Some(at) = target.at else {
-            let piece = Piece::new(self.copy(&frames.vals), dtype, Layout::Dense);
+            let piece = Piece::new(self.held.copy(&frames.vals), dtype, Layout::Dense);
             return self.init(target.key, piece, request, out);
         };
         let fits = self.check(at, &request, Layout::Dense, dtype, Some(frames.vals.len()));
@@ -183,11 +181,11 @@ impl Store {
         }
         // The first key is no key, but how many elements there were before they were compressed.
         let elements = key_at(&frames.keys, 0)
-            .and_then(|count| count.checked_sub(self.view.begin(target.key)))
+            .and_then(|count| count.checked_sub(self.held.view.begin(target.key)))
             .and_then(|elements| usize::try_from(elements).ok())
             .filter(|elements| *elements <= BYTES_MAX / Dtype::F32.size())
             .ok_or(StoreError::Malformed("the length of a compressed push is out of range"))?;
-        let Compression::TwoBit(compression) = self.mode(target.key).compression else {
+        let Compression::TwoBit(compression) = self.held.mode(target.key).compression else {
             return Err(StoreError::Malformed("a compressed push, and no compression was set"));
         };
         if frames.vals.len() != TwoBit::compressed_bytes(elements) {
@@ -198,7 +196,7 @@ impl Store {
         let mut gradient = Buffer::zeroed(elements * Dtype::F32.size());
         compression.decompress(&frames.vals, gradient.elements_mut())?;
         let Some(at) = target.at else {
-            let piece = Piece::new(self.copy(gradient.bytes()), Dtype::F32, Layout::Dense);
+            let piece = Piece::new(self.held.copy(gradient.bytes()), Dtype::F32, Layout::Dense);
             return self.init(target.key, piece, request, out);
         };
         let fits = self.check(at, &request, Layout::Dense, Dtype::F32, Some(gradient.len()));
@@ -206,19 +204,7 @@ impl Store {
         self.push(at, request, Addend::of(addend), out)
     }
 
-    /// DefaultStorageResponse.
-    fn pull(&self, request: Meta, keys: &Bytes, at: At) -> Result<Answer, StoreError> {
-        let vals = self.piece(at)?.value.lend();
-        let lens = Bytes::copy_from_slice(&(vals.len() as i32).to_ne_bytes());
-        Ok(Answer { request, kv: KvPairs { keys: keys.slice(..KEY_SIZE), vals, lens } })
-    }
-
     // ---- all kinds -----------------------------------------------------------------------------
-
-    /// A value's memory with those bytes.
-    fn copy(&self, bytes: &[u8]) -> Buffer {
-        Buffer::copy_in(self.memory.as_deref(), bytes)
-    }
 
     /// The first push of a key: its value.
     fn init(
@@ -228,16 +214,16 @@ impl Store {
         request: Meta,
         out: &mut Outbound,
     ) -> Result<(), StoreError> {
-        if self.tensors.len() >= TENSORS_MAX {
+        if self.held.tensors.len() >= TENSORS_MAX {
             return Err(StoreError::Full(TENSORS_MAX));
         }
-        if self.mode(key).widens(piece.dtype) {
+        if self.held.mode(key).widens(piece.dtype) {
             piece.make_master();
         }
-        self.tensors.insert(key, Tensor::whole(piece));
+        self.held.tensors.insert(key, Tensor::whole(piece));
         let at = At { key, index: 0 };
-        let answer = self.answer_push(at, request)?;
-        self.made(at, answer, out);
+        let answer = self.held.answer_push(at, request)?;
+        self.mover(out).made(at, answer);
         Ok(())
     }
 
@@ -250,7 +236,7 @@ impl Store {
         dtype: Dtype,
         bytes: Option<usize>,
     ) -> Result<(), StoreError> {
-        let (piece, key) = (self.piece(at)?, self.view.name(at.key));
+        let (piece, key) = (self.held.piece(at)?, self.held.view.name(at.key));
         let worker = id_to_rank(request.sender);
         match (piece.layout, layout) {
             (Layout::Rows { .. }, Layout::Dense) => {
@@ -267,9 +253,9 @@ impl Store {
         let expected = piece.value.buffer().len();
         match bytes {
             Some(got) if got != expected => {
-                let (size, rank) = (dtype.size(), self.view.rank(at.key).unwrap_or(0));
+                let (size, rank) = (dtype.size(), self.held.view.rank(at.key).unwrap_or(0));
                 let [whole, part] = [expected, got].map(|bytes| (bytes / size) as u64);
-                let cut = is_whole_and_cut(whole, part, rank, self.view.ranks());
+                let cut = is_whole_and_cut(whole, part, rank, self.held.view.ranks());
                 Err(StoreError::Size { key, worker, expected, got, cut })
             }
             _ => Ok(()),
@@ -279,7 +265,7 @@ impl Store {
     /// A key must lie where its customer's keys are. (Of a sum each worker's own was looked at
     /// where it was made.)
     fn check_space(&self, key: Key, request: &Meta) -> Result<(), StoreError> {
-        if request.hop.is_some() || self.view.space(key) == space_of(request) {
+        if request.hop.is_some() || self.held.view.space(key) == space_of(request) {
             return Ok(());
         }
         Err(StoreError::TooLarge { key })
@@ -289,8 +275,8 @@ impl Store {
     /// and, where nothing moves, in this server's range.
     fn key(&self, keys: &[u8], index: usize) -> Result<Key, StoreError> {
         let key = key_at(keys, index).ok_or(StoreError::Malformed("a key is missing"))?;
-        let rank = self.view.checked_local(key).and_then(|_| self.view.rank(key));
-        let mine = |rank| self.elastic.is_some() || server_id(rank) == self.config.id;
+        let rank = self.held.view.checked_local(key).and_then(|_| self.held.view.rank(key));
+        let mine = |rank| self.held.config.elastic || server_id(rank) == self.held.config.id;
         match rank.is_some_and(mine) {
             true => Ok(key),
             false => Err(StoreError::Malformed("a key is not in this server's range")),
@@ -301,25 +287,15 @@ impl Store {
     /// way round: its worker counts in another unit than this server, and the part that it names
     /// may never be here.
     fn misfit(&self, key: Key, kind: RequestKind, request: &Meta) -> Option<usize> {
-        let piece = self.tensors.get(&key).filter(|_| request.push)?.pieces.first()?;
+        let piece = self.held.tensors.get(&key).filter(|_| request.push)?.pieces.first()?;
         let has_rows = matches!(piece.layout, Layout::Rows { .. });
         (has_rows != (kind == RequestKind::RowSparse)).then_some(0)
     }
 
     /// The piece that a request needs.
     fn known(&self, target: RequestTarget) -> Result<At, StoreError> {
-        target.at.ok_or_else(|| StoreError::Unknown { key: self.view.name(target.key) })
+        target.at.ok_or_else(|| StoreError::Unknown { key: self.held.view.name(target.key) })
     }
-}
-
-/// True if a request only asks whether a push has counted.
-fn asks(request: &Meta) -> bool {
-    request.push && request.placed.as_ref().is_some_and(|placed| placed.asks)
-}
-
-/// True for a push that is only to make its key.
-fn makes_key(request: &Meta) -> bool {
-    request.push && request.placed.as_ref().is_some_and(|placed| placed.init)
 }
 
 impl RequestFrames {

@@ -6,10 +6,11 @@ use bytes::Bytes;
 use super::sparse;
 use super::{BYTES_MAX, RequestFrames, RequestTarget};
 use crate::store::error::StoreError;
+use crate::store::holdings::At;
 use crate::store::outbound::{Answer, Outbound};
 use crate::store::pieces::sums::Addend;
 use crate::store::pieces::tensor::{Layout, Piece};
-use crate::store::state::{At, Store};
+use crate::store::state::Store;
 use crate::values::{Dtype, KEY_SIZE, KvPairs};
 use crate::wire::{Meta, id_to_rank};
 
@@ -30,12 +31,12 @@ impl Store {
                 return Err(StoreError::Malformed("the first push of a matrix brings all rows"));
             }
             let layout = Layout::Rows { row_len };
-            let piece = Piece::new(self.copy(&frames.vals), dtype, layout);
+            let piece = Piece::new(self.held.copy(&frames.vals), dtype, layout);
             return self.init(target.key, piece, request, out);
         };
         let fits = self.check_rows(at, &request, &rows, row_len, dtype, frames.vals.len());
-        if fits.is_ok() && rows.is_empty() && !self.mode(at.key).sync {
-            return self.push_nothing(at, request, out);
+        if fits.is_ok() && rows.is_empty() && !self.held.mode(at.key).sync {
+            return self.mover(out).push_nothing(at, request);
         }
         let addend = fits.map(|()| {
             let (rows, values) = sparse::ascending(rows, &frames.vals, row_len * dtype.size());
@@ -54,7 +55,7 @@ impl Store {
         dtype: Dtype,
         got: usize,
     ) -> Result<(), StoreError> {
-        let (piece, key) = (self.piece(at)?, self.view.name(at.key));
+        let (piece, key) = (self.held.piece(at)?, self.held.view.name(at.key));
         self.check(at, request, piece.layout.as_rows(), dtype, None)?;
         let Layout::Rows { row_len: expected } = piece.layout else { return Ok(()) };
         let (worker, length) = (id_to_rank(request.sender), piece.length());
@@ -86,7 +87,7 @@ impl Store {
         };
         // In elements, unlike everywhere else: so does MXNet, and its workers don't look.
         let kv = KvPairs { keys: frames.keys.clone(), vals, lens: sparse::lens(count, row_len) };
-        self.deliver(target.key, Answer { request, kv }, out);
+        self.whereabouts().deliver(target.key, Answer { request, kv }, out);
         Ok(())
     }
 
@@ -99,7 +100,7 @@ impl Store {
         dtype: Dtype,
     ) -> Result<(usize, Bytes), StoreError> {
         let at = self.known(target)?;
-        let (piece, key) = (self.piece(at)?, self.view.name(at.key));
+        let (piece, key) = (self.held.piece(at)?, self.held.view.name(at.key));
         let Layout::Rows { row_len } = piece.layout else {
             return Err(StoreError::RowsOfDense { key });
         };

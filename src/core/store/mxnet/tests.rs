@@ -7,6 +7,7 @@ use pslite_optimizers::pickle::{Object, Value};
 use super::*;
 use crate::keys::KeyName;
 use crate::store::StoreConfig;
+use crate::values::KvPairs;
 use crate::values::kind::command_of;
 use crate::wire::NodeId;
 use crate::wire::elastic::Placed;
@@ -44,14 +45,14 @@ fn made(class: &str, more: Vec<(String, Value)>) -> Optimizer {
 fn store(workers: usize, sync: bool) -> Store {
     let mut store = Store::new(StoreConfig { servers: 2, id: 10, ..StoreConfig::alone(workers) });
     if sync {
-        store.set_sync(0).unwrap();
+        store.held.set_sync(0).unwrap();
     }
     store
 }
 
 fn with_optimizer(workers: usize, sync: bool) -> Store {
     let mut store = store(workers, sync);
-    store.set_optimizer(0, adding()).unwrap();
+    store.held.set_optimizer(0, adding()).unwrap();
     store
 }
 
@@ -301,7 +302,7 @@ fn halves_have_a_float_copy_with_multi_precision() {
         f16::from_ne_bytes(answers[0].kv.vals[..].try_into().unwrap()).to_f32()
     };
     push(&mut store, 1.0);
-    store.set_multi_precision(0).unwrap();
+    store.held.set_multi_precision(0).unwrap();
     // Each step is too small for a half: only the copy can keep it.
     for _ in 0..8 {
         assert_eq!(senders(&push(&mut store, 0.0005)), [9]);
@@ -318,7 +319,7 @@ fn halves_that_come_early_are_widened_once() {
     let mut store = with_optimizer(2, true);
     let first = pairs(&[3], &[f16::from_f32(1.0); 2], &[4]);
     assert_eq!(senders(&store.ask(meta(9, 1, head, true, false), &first)), [9]);
-    store.set_multi_precision(0).unwrap();
+    store.held.set_multi_precision(0).unwrap();
     let mut push = |sender: NodeId, timestamp: i32, value: f32| {
         let frames = pairs(&[3], &[f16::from_f32(value); 2], &[4]);
         let answers = store.ask(meta(sender, timestamp, head, true, false), &frames);
@@ -430,12 +431,12 @@ fn a_round_that_cannot_be_applied_is_answered_to_all() {
 #[test]
 fn a_new_optimizer_begins_without_state() {
     let mut store = with_optimizer(1, true);
-    assert!(store.optimizer(9, 0, b"cos\nsystem\n(S'true'\ntR.").is_err());
+    assert!(store.held.optimizer(9, 0, b"cos\nsystem\n(S'true'\ntR.").is_err());
     store.push_f32(9, 3, &[1.0]);
     store.push_f32(9, 3, &[2.0]);
-    assert!(store.piece(At { key: FIRST + 3, index: 0 }).unwrap().state.is_some());
-    store.set_optimizer(0, adding()).unwrap();
-    assert!(store.piece(At { key: FIRST + 3, index: 0 }).unwrap().state.is_none());
+    assert!(store.held.piece(At { key: FIRST + 3, index: 0 }).unwrap().state.is_some());
+    store.held.set_optimizer(0, adding()).unwrap();
+    assert!(store.held.piece(At { key: FIRST + 3, index: 0 }).unwrap().state.is_none());
 }
 
 /// Its owner asks before the first push of a row_sparse key; dense keys, and keys that are known,
@@ -455,7 +456,7 @@ fn what_the_optimizer_has_no_kernel_for_is_known_before_it_comes() {
     let first = meta(9, 0, rows, true, false);
     let mut store = with_optimizer(1, true);
     assert_eq!(store.cannot_take(&first, &matrix), None);
-    store.set_optimizer(0, lars).unwrap();
+    store.held.set_optimizer(0, lars).unwrap();
     let error = store.cannot_take(&first, &matrix);
     assert!(
         matches!(&error, Some(StoreError::Unfit { class: "LARS", what: "row_sparse", key, .. })

@@ -6,8 +6,8 @@ use super::*;
 use crate::keys::KeyName;
 use crate::random::Random;
 use crate::store::Outbound;
+use crate::store::holdings::At;
 use crate::store::pieces::round::{Quorum, Round};
-use crate::store::state::At;
 use crate::store::{Store, StoreConfig};
 use crate::trees::name_of;
 use crate::values::kind::{RequestKind, command_of};
@@ -80,7 +80,7 @@ fn take(round: &mut Round, contribution: Contribution) {
 fn server() -> Store {
     let config = StoreConfig { servers: 2, elastic: true, replicas: 1, ..StoreConfig::alone(3) };
     let mut store = Store::new(config);
-    store.set_sync(0).unwrap();
+    store.held.set_sync(0).unwrap();
     let meta = push(0, -1);
     let placed = Some(Placed { after: 0, to: 0, term: 0, ..Placed::default() });
     let frames = [&KEY.to_ne_bytes()[..], &0_f32.to_ne_bytes(), &4_i32.to_ne_bytes()];
@@ -96,11 +96,11 @@ fn give(store: &mut Store, contribution: Contribution) -> Result<Outbound, Store
 }
 
 fn value(store: &Store) -> f32 {
-    store.piece(AT).unwrap().value.buffer().elements::<f32>()[0]
+    store.held.piece(AT).unwrap().value.buffer().elements::<f32>()[0]
 }
 
 fn counts(store: &Store, rank: usize, round: i32) -> bool {
-    store.piece(AT).unwrap().marks.count(&Name::of(&push(rank, round)))
+    store.held.piece(AT).unwrap().marks.count(&Name::of(&push(rank, round)))
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn what_counted_in_a_sum_counts_once_however_it_comes_again() {
         let out = give(&mut store, again).unwrap();
         assert!(out.transfers.is_empty());
     }
-    assert_eq!((value(&store), store.piece(AT).unwrap().version), (111.0, 1));
+    assert_eq!((value(&store), store.held.piece(AT).unwrap().version), (111.0, 1));
 }
 
 #[test]
@@ -190,8 +190,8 @@ fn the_same_sum_twice_in_a_round_counts_once() {
     give(&mut store, own(1, 0)).unwrap();
     assert_eq!(value(&store), 0.0);
     give(&mut store, own(2, 0)).unwrap();
-    assert_eq!((value(&store), store.piece(AT).unwrap().version), (111.0, 1));
-    assert!(!store.piece(AT).unwrap().round.is_open());
+    assert_eq!((value(&store), store.held.piece(AT).unwrap().version), (111.0, 1));
+    assert!(!store.held.piece(AT).unwrap().round.is_open());
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn a_sum_of_which_a_part_is_known_is_refused_and_changes_nothing() {
     // One of them has counted.
     assert!(is_refused(&mut store, sum(&[(1, 1), (2, 0)])));
     give(&mut store, sum(&[(1, 1), (2, 1)])).unwrap();
-    assert_eq!((value(&store), store.piece(AT).unwrap().version), (111.0, 2));
+    assert_eq!((value(&store), store.held.piece(AT).unwrap().version), (111.0, 2));
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn any_grouping_with_repetitions_counts_each_push_once() {
                 let stray = 1 + random.below((1 << WORKERS) - 1);
                 let some = (0..WORKERS).filter(|rank| stray & (1 << rank) != 0);
                 let here = |rank: &usize| {
-                    let piece = store.piece(AT).unwrap();
+                    let piece = store.held.piece(AT).unwrap();
                     let name = Name::of(&push(*rank, round));
                     piece.marks.count(&name) || piece.round.holds(name.who, name.timestamp)
                 };
@@ -266,7 +266,7 @@ fn any_grouping_with_repetitions_counts_each_push_once() {
                 overlaps += u32::from(!is_whole);
             }
             assert_eq!(value(&store), 111.0, "seed {seed}, round {round}");
-            assert_eq!(store.piece(AT).unwrap().version, round as u64 + 1);
+            assert_eq!(store.held.piece(AT).unwrap().version, round as u64 + 1);
         }
         assert!(overlaps > 0, "seed {seed}");
     }

@@ -8,6 +8,7 @@
 //! Pure. May touch `wire` types and `values`. Must know neither requests nor other servers: nothing
 //! of the store but its errors.
 
+pub(super) mod attendance;
 pub(super) mod awaited;
 pub(super) mod contribution;
 mod contributors;
@@ -18,3 +19,4 @@ pub(super) mod round;
 pub(super) mod stalls;
 pub(super) mod sums;
 pub(super) mod tensor;
+mod update;

@@ -24,7 +24,7 @@ const fn secs(secs: u64) -> Duration {
 
 fn store() -> Store {
     let mut store = Store::new(StoreConfig { servers: 2, id: 10, ..StoreConfig::alone(2) });
-    store.set_sync(0).unwrap();
+    store.held.set_sync(0).unwrap();
     store
 }
 
@@ -84,18 +84,18 @@ fn only_rounds_that_wait_are_in_the_books() {
         push(&mut store, 0, 9, key);
         push(&mut store, 0, 11, key);
     }
-    assert_eq!(store.stalls.count(), 0);
+    assert_eq!(store.held.stalls.count(), 0);
     push(&mut store, 1, 9, 7);
-    assert_eq!(store.stalls.count(), 1);
+    assert_eq!(store.held.stalls.count(), 1);
 }
 
 #[test]
 fn a_worker_alone_waits_for_nobody() {
     let mut store = store();
-    store.config.workers = 1;
+    store.held.config.workers = 1;
     push(&mut store, 0, 9, 0);
     push(&mut store, 0, 9, 0);
-    assert_eq!(store.stalls.next, 0);
+    assert_eq!(store.held.stalls.next, 0);
 }
 
 #[test]

@@ -12,6 +12,7 @@ use super::marks::Marks;
 use super::name::Name;
 use super::round::Round;
 use super::sums::Sum;
+use crate::invariant::{Valid, require};
 use crate::store::error::StoreError;
 use crate::values::value::Value;
 use crate::values::{Allocator, Buffer, Dtype, KeyPart};
@@ -234,6 +235,11 @@ impl Piece {
         self.given.as_ref().map_or(EMPTY, |given| given.customer)
     }
 
+    /// True if a replica gets what is done to it.
+    pub(in crate::store) fn is_copied(&self) -> bool {
+        self.copied != Copied::Not
+    }
+
     /// True if the replica has all that was answered.
     pub(in crate::store) const fn is_safe(&self) -> bool {
         matches!(self.copied, Copied::Sent { confirmed: Some(_), .. })
@@ -421,6 +427,42 @@ impl Piece {
         if let Some(master) = &self.master {
             precision::from_f32(master, self.dtype, self.value.overwrite());
         }
+    }
+
+    /// What a piece promises, wherever it is kept.
+    pub(in crate::store) fn validate(&self) -> Valid {
+        let unit = match self.layout {
+            Layout::Dense => 1,
+            Layout::Rows { row_len } => row_len,
+        };
+        let (bytes, elements) = (self.value.buffer().len(), self.length() * unit);
+        require(bytes == elements * self.dtype.size(), || {
+            format!("{bytes} bytes are the value of {elements} elements of {:?}", self.dtype)
+        })?;
+        let master = self.master.as_ref().map(|master| master.len());
+        require(master.is_none_or(|bytes| bytes == elements * size_of::<f32>()), || {
+            format!("{master:?} bytes are the float32 copy of {elements} elements")
+        })?;
+        self.marks.validate()?;
+        self.validate_replicas()
+    }
+
+    fn validate_replicas(&self) -> Valid {
+        let former = self.former_copy;
+        if let Copied::Sent { to, since, confirmed } = self.copied {
+            require(confirmed <= Some(self.version), || {
+                format!("{to} has version {confirmed:?} of {}", self.version)
+            })?;
+            require(since <= self.term, || {
+                format!("{to} has had it since term {since}, and it has term {}", self.term)
+            })?;
+            require(former.is_none_or(|former| former.at != to), || {
+                format!("{to} is its replica, and was that before")
+            })?;
+        }
+        require(former.is_none_or(|former| former.confirmed <= Some(self.version)), || {
+            format!("the former copy {former:?} is newer than version {}", self.version)
+        })
     }
 }
 

@@ -75,9 +75,10 @@ impl Reference {
             part_bytes: PART_BYTES,
         });
         let space = tensor.customer;
-        store.set_sync(space).map_err(|error| error.to_string())?;
+        store.command(space, Head::SyncMode, &[]).map_err(|error| error.to_string())?;
         if let Some(body) = &self.plan.compression {
-            store.set_compression(space, body).map_err(|error| error.to_string())?;
+            let set = store.command(space, Head::Compression, body);
+            set.map_err(|error| error.to_string())?;
         }
         let mut history = History { store, values: Vec::new() };
         let init = PushOf { worker: 0, round: 0, counts: false };
@@ -109,7 +110,7 @@ impl History {
                 let obeyed = self.store.obey(&meta, &mut Outbound::default());
                 obeyed.map_err(|error| error.to_string())?;
                 if plan.multi_precision {
-                    let set = self.store.set_multi_precision(tensor.customer);
+                    let set = self.store.command(tensor.customer, Head::MultiPrecision, &[]);
                     set.map_err(|error| error.to_string())?;
                 }
             }

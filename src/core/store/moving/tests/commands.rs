@@ -35,12 +35,12 @@ impl Four {
     }
 
     fn waits(&mut self, id: NodeId) -> bool {
-        self.store(id).elastic.as_ref().unwrap().waits_for_commands()
+        self.store(id).whereabouts().known.waits_for_commands()
     }
 
     /// True if float32 copies were commanded in that space.
     fn is_wide(&mut self, id: NodeId, space: Space) -> bool {
-        self.store(id).modes.of(space).multi_precision
+        self.store(id).held.modes.of(space).multi_precision
     }
 
     fn policy(&mut self, to: NodeId, epoch: u64, lost: &[NodeId]) -> Outbound {
@@ -121,7 +121,7 @@ fn those_that_joined_hear_whose_commands_they_are() {
     }
     for id in [8, 12, 14] {
         assert!(four.is_wide(id, 1) && !four.is_wide(id, 0));
-        let modes = &four.store(id).modes;
+        let modes = &four.store(id).held.modes;
         let class = |space| modes.of(space).optimizer.as_ref().unwrap().class();
         assert_eq!((class(1), class(0)), ("Adam", "SGD"));
         assert_eq!((modes.of(1).sync, modes.of(0).sync), (false, true));
@@ -161,10 +161,10 @@ fn an_optimizer_that_comes_after_its_successor_is_known() {
         four.give(from, &Outgoing { to: 14, transfer, frames: vec![pickled(class, own)] });
     }
     let store = four.store(14);
-    let name = |generation| store.optimizer_of(0, generation).unwrap().unwrap().class();
+    let name = |generation| store.held.optimizer_of(0, generation).unwrap().unwrap().class();
     assert_eq!((name(1), name(2)), ("SGD", "Adam"));
     assert_eq!(
-        store.modes.of(0).optimizer.as_ref().unwrap().class(),
+        store.held.modes.of(0).optimizer.as_ref().unwrap().class(),
         "Adam",
         "it applies the newest"
     );

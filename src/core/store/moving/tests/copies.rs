@@ -39,7 +39,7 @@ impl Three {
                 replicas: 1,
                 part_bytes,
             });
-            store.set_sync(0).unwrap();
+            store.held.set_sync(0).unwrap();
             (id, store)
         };
         let mut three = Self { stores: ids.iter().copied().map(store).collect(), timestamp: 0 };

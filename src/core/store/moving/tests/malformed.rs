@@ -23,7 +23,7 @@ fn store(id: NodeId) -> Store {
     let head = Head::Controller.number();
     let command = Meta { head, body, sender: 9, customer_id: 0, timestamp: 1, ..Meta::default() };
     store.obey(&command, &mut Outbound::default()).unwrap();
-    store.set_sync(0).unwrap();
+    store.held.set_sync(0).unwrap();
     store
 }
 
@@ -248,7 +248,7 @@ fn is_alive(store: &mut Store, key: Key) {
 fn a_request_with_a_newer_term_is_looked_at_again_when_another_one_cuts_the_piece() {
     let (mut stores, _) = pair();
     let key = keys()[0];
-    let term = stores[0].tensors[&key].pieces[0].term;
+    let term = stores[0].held.tensors[&key].pieces[0].term;
     let mut pull = |timestamp, term| {
         let placed = Placed { from: 0, to: 16, term, ..Placed::default() };
         let (meta, frames) = push(key, timestamp, placed);
@@ -305,7 +305,7 @@ proptest! {
             let meta = Meta { push: pushes, pull: !pushes, ..meta };
             stores[0].serve(meta, &frames, &mut Outbound::default());
         }
-        let pieces = &stores[0].tensors[&keys()[0]].pieces;
+        let pieces = &stores[0].held.tensors[&keys()[0]].pieces;
         let elements = pieces.iter().map(|piece| piece.to - piece.from).sum::<u64>();
         prop_assert_eq!(elements, LENGTH as u64);
     }
@@ -343,7 +343,7 @@ proptest! {
                 .collect();
             stores[0].orders(&moves, &mut Outbound::default());
         }
-        for tensor in stores[0].tensors.values() {
+        for tensor in stores[0].held.tensors.values() {
             prop_assert!(tensor.pieces.windows(2).all(|pair| pair[0].to <= pair[1].from));
         }
     }

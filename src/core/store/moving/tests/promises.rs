@@ -16,11 +16,11 @@ use crate::wire::{Meta, NodeId};
 type Spoil = fn(&mut Store);
 
 fn piece(store: &mut Store, spoil: impl FnOnce(&mut crate::store::pieces::tensor::Piece)) {
-    spoil(&mut store.tensors.get_mut(&key()).unwrap().pieces[0]);
+    spoil(&mut store.held.tensors.get_mut(&key()).unwrap().pieces[0]);
 }
 
-fn elastic(store: &mut Store) -> &mut crate::store::moving::Elastic {
-    store.elastic.as_deref_mut().unwrap()
+fn elastic(store: &mut Store) -> &mut crate::store::moving::Elsewhere {
+    &mut store.known
 }
 
 fn push() -> Meta {
@@ -71,21 +71,21 @@ fn what_is_wrong_with_pieces_and_their_copies_is_named() {
         ),
         (
             |store| {
-                let mut tensor = store.tensors.remove(&key()).unwrap();
+                let mut tensor = store.held.tensors.remove(&key()).unwrap();
                 tensor.length = 8;
-                store.tensors.insert(key(), tensor);
+                store.held.tensors.insert(key(), tensor);
             },
             "the part 0..16 ends behind 8",
         ),
         (
             |store| {
-                let tensor = store.tensors.get_mut(&key()).unwrap();
+                let tensor = store.held.tensors.get_mut(&key()).unwrap();
                 let copy = tensor.pieces[0].part(0, 16, None);
                 tensor.pieces.push(copy);
             },
             "the part 0..16 begins before 16",
         ),
-        (|store| store.tensors.get_mut(&key()).unwrap().pieces.clear(), "it has no piece"),
+        (|store| store.held.tensors.get_mut(&key()).unwrap().pieces.clear(), "it has no piece"),
         (
             |store| {
                 let route = Route { from: 0, to: 16, term: 1 << 40, owner: 12 };
@@ -116,7 +116,7 @@ fn what_waits_for_nothing_is_named() {
         ),
         (
             |store| {
-                store.stalls.begin(key(), 0);
+                store.held.stalls.begin(key(), 0);
             },
             "1 rounds wait, and 0 are open",
         ),

@@ -91,7 +91,7 @@ impl Job {
                 replicas: u32::from(servers > 1),
                 part_bytes: PART_BYTES,
             });
-            store.set_sync(0).unwrap();
+            store.held.set_sync(0).unwrap();
             (*id, store)
         };
         let mut job =
@@ -467,10 +467,10 @@ fn a_round_that_waits_names_who_is_awaited() {
     assert!(job.missing().is_empty());
     // Nobody who lives has pushed to this one: it is given up, and out of the books.
     job.push(&mut b);
-    assert_eq!(job.stores[0].1.stalls.count(), 1);
+    assert_eq!(job.stores[0].1.held.stalls.count(), 1);
     job.policy(&[(A, 0)], &[]);
     assert!(job.missing().is_empty());
-    assert_eq!(job.stores[0].1.stalls.count(), 0);
+    assert_eq!(job.stores[0].1.held.stalls.count(), 0);
 }
 
 #[test]
