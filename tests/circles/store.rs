@@ -22,7 +22,7 @@ const STORE: [SubRoom; 19] = [
     ("local", &["command", "error", "pieces", "view"]),
     ("outbound", &["command", "error"]),
     ("holdings", &["command", "config", "error", "outbound", "pieces", "view"]),
-    ("moving", &["command", "config", "error", "holdings", "outbound", "pieces"]),
+    ("moving", &["command", "config", "error", "holdings", "outbound", "pieces", "view"]),
     ("opaque", &["error", "moving", "outbound", "pieces", "view"]),
     ("state", &["config", "holdings", "moving", "outbound", "pieces"]),
     ("validate", &["state"]),

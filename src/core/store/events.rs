@@ -165,7 +165,7 @@ impl Store {
     /// The newest policy that it knows.
     #[must_use]
     pub fn epoch(&self) -> u64 {
-        self.known.epoch
+        self.known.servers.epoch
     }
 
     /// True if it owns nothing and keeps nothing for others: a drained server may go.

@@ -15,7 +15,7 @@ use super::command::exchanging::Exchanging;
 use super::command::modes::{Mode, Modes};
 use super::config::StoreConfig;
 use super::error::StoreError;
-use super::pieces::attendance::Attendance;
+use super::pieces::awaited::Attendance;
 use super::pieces::limits::PIECES_MAX;
 use super::pieces::stalls::OpenRounds;
 use super::pieces::tensor::{Piece, Tensor};

@@ -1,8 +1,8 @@
-//! Which tree a round takes, of those of the newest overlay (`docs/trees.md`). May touch what the
-//! store may.
+//! Which tree a round takes, of those of the newest overlay (`docs/trees.md`). May touch
+//! `trees`, and who is awaited.
 
 use super::state::TreesHere;
-use crate::store::pieces::attendance::Attendance;
+use crate::store::pieces::awaited::Attendance;
 use crate::trees::Table;
 use crate::values::kind::{RequestKind, kind_of};
 use crate::values::{KeyPart, Space};

@@ -6,27 +6,18 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use pslite_optimizers::Optimizer;
 
-use super::kept::{Copy, Leaving};
+use super::kept::Leaving;
 use super::mover::Whereabouts;
 use super::moves::may_be_cut;
-use super::state::Elsewhere;
 use crate::store::pieces::tensor::{ALIGN, Piece};
+use crate::wire::Key;
 use crate::wire::elastic::{Claim, Holding};
 use crate::wire::transfer::{PieceName, WrittenPiece};
-use crate::wire::{Key, NodeId};
-
-impl Elsewhere {
-    /// Copies of a key, with the servers that own what they are copies of.
-    pub(super) fn copies_of(&self, key: Key) -> impl Iterator<Item = (NodeId, &[Copy])> {
-        let of_key = self.copies.range((key, NodeId::MIN)..=(key, NodeId::MAX));
-        of_key.map(|((_, owner), copies)| (*owner, &copies[..]))
-    }
-}
 
 impl Whereabouts<'_> {
     /// Keys of which it holds something; those of which it holds two things may count twice.
     pub(in crate::store) fn held(self) -> usize {
-        self.held.tensors.len() + self.known.copies.len()
+        self.held.tensors.len() + self.known.copies.of.len()
     }
 
     /// What it holds. But for `all`, without keys whose first push is not answered yet: those may
@@ -34,7 +25,7 @@ impl Whereabouts<'_> {
     pub(in crate::store) fn claims(self, all: bool) -> Vec<Claim> {
         let own = self.held.tensors.keys().chain(self.known.leaving.keys());
         let keys: BTreeSet<Key> =
-            own.copied().chain(self.known.copies.keys().map(|(key, _)| *key)).collect();
+            own.copied().chain(self.known.copies.of.keys().map(|(key, _)| *key)).collect();
         let mut claims = Vec::new();
         for key in keys {
             self.list_of(key, all, &mut claims);
@@ -61,7 +52,7 @@ impl Whereabouts<'_> {
         }
         let leaving = self.known.leaving.get(&key).into_iter().flatten();
         claims.extend(leaving.map(|leaving| claim_leaving(leaving, optimizer)));
-        for (peer, copies) in self.known.copies_of(key) {
+        for (peer, copies) in self.known.copies.of_key(key) {
             claims.extend(copies.iter().map(|copy| Claim {
                 holding: Holding::Replica.into(),
                 peer,
@@ -73,7 +64,7 @@ impl Whereabouts<'_> {
     /// True if it owns nothing and keeps nothing for others: a drained server may go.
     pub(in crate::store) fn is_drained(self) -> bool {
         let Self { held, known } = self;
-        held.tensors.is_empty() && known.leaving.is_empty() && known.copies.is_empty()
+        held.tensors.is_empty() && known.leaving.is_empty() && known.copies.of.is_empty()
     }
 }
 

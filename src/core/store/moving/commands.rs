@@ -1,7 +1,7 @@
 //! Commands of workers, and what servers tell each other of them (docs/elastic.md, "Joining and
 //! leaving"). A server that joined hears of none itself. One that did not may hear of one later
 //! than the server that sends it a piece. So before each transfer that depends on commands goes
-//! what the receiver may not know. May touch what the store may.
+//! what the receiver may not know. May touch what a `Mover` may.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::store::outbound::{Outgoing, done, refused};
 use crate::store::pieces::name::Customer;
 use crate::wire::elastic::Mark;
 use crate::wire::transfer::{CommandsEnd, OptimizerCount, ToldCommand, Transfer};
-use crate::wire::{Meta, NodeId, server_id};
+use crate::wire::{Meta, NodeId};
 
 /// When the answer to a command may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,18 +56,14 @@ impl Elsewhere {
     pub(in crate::store) fn waits_for_commands(&self) -> bool {
         let CommandedSettings { joins, sponsored_since, ended, asked, .. } = &self.settings;
         let lacks = |server: &NodeId| {
-            *server != self.me && ended.get(server).is_none_or(|epoch| epoch < sponsored_since)
+            *server != self.servers.me
+                && ended.get(server).is_none_or(|epoch| epoch < sponsored_since)
         };
         *joins
-            && match self.servers.first() {
-                Some(first) if *first == self.me => asked.iter().any(lacks),
+            && match self.servers.live.first() {
+                Some(first) if *first == self.servers.me => asked.iter().any(lacks),
                 first => first.is_none_or(lacks),
             }
-    }
-
-    /// True if that server joined the job.
-    fn joined(&self, server: NodeId) -> bool {
-        server >= server_id(self.homes.len())
     }
 }
 
@@ -103,8 +99,14 @@ impl Mover<'_> {
 
     /// Tells servers that joined what they do not know yet. Who was told.
     pub(in crate::store) fn tell_joined(&mut self) -> BTreeSet<NodeId> {
-        let others = self.known.servers.iter().copied().filter(|server| *server != self.known.me);
-        let joined: BTreeSet<NodeId> = others.filter(|id| self.known.joined(*id)).collect();
+        let others = self
+            .known
+            .servers
+            .live
+            .iter()
+            .copied()
+            .filter(|server| *server != self.known.servers.me);
+        let joined: BTreeSet<NodeId> = others.filter(|id| self.known.servers.joined(*id)).collect();
         for server in &joined {
             self.end_of_commands(*server);
         }
@@ -115,7 +117,7 @@ impl Mover<'_> {
     fn end_of_commands(&mut self, server: NodeId) {
         let so_far = self.held.agreements.told();
         let told = self.known.settings.agreed.insert(server, so_far).unwrap_or(0);
-        let (until, epoch) = (self.known.settings.stamp, self.known.epoch);
+        let (until, epoch) = (self.known.settings.stamp, self.known.servers.epoch);
         let agreed = self.held.agreements.since(told).to_vec();
         let end = Transfer::CommandsEnd(CommandsEnd { until, epoch, agreed });
         self.send(server, end, Vec::new());
@@ -199,7 +201,7 @@ impl Mover<'_> {
             return;
         }
         let early = std::mem::take(&mut self.known.settings.early);
-        if waited && self.known.servers.first() == Some(&self.known.me) {
+        if waited && self.known.servers.live.first() == Some(&self.known.servers.me) {
             self.tell_joined();
         }
         for request in early {
@@ -226,10 +228,10 @@ impl Mover<'_> {
     }
 
     fn answer_commands(&mut self) {
-        let (elastic, attendance) = (&mut *self.known, &self.held.attendance);
-        let all = std::mem::take(&mut elastic.settings.unanswered);
+        let (known, attendance) = (&mut *self.known, &self.held.attendance);
+        let all = std::mem::take(&mut known.settings.unanswered);
         let (due, rest) = all.into_iter().partition(|(.., servers)| servers.is_empty());
-        elastic.settings.unanswered = rest;
+        known.settings.unanswered = rest;
         let due: Vec<(Meta, u64, BTreeSet<NodeId>)> = due;
         let due = due.into_iter().map(|(request, ..)| request);
         self.out.answers.extend(due.filter(|request| !attendance.is_former(request)).map(done));
@@ -238,9 +240,9 @@ impl Mover<'_> {
     /// By a new policy this server may have to tell who joined, or be told anew: by the one that
     /// has now the lowest id.
     pub(super) fn policy_for_joiners(&mut self, former: &[NodeId]) {
-        let servers: BTreeSet<NodeId> = self.known.servers.iter().copied().collect();
-        if former.first() != self.known.servers.first() {
-            self.known.settings.sponsored_since = self.known.epoch;
+        let servers: BTreeSet<NodeId> = self.known.servers.live.iter().copied().collect();
+        if former.first() != self.known.servers.live.first() {
+            self.known.settings.sponsored_since = self.known.servers.epoch;
             // Those that come by the same policy know no more than the others.
             let known = |id: &NodeId| former.is_empty() || former.contains(id);
             self.known.settings.asked = servers.iter().copied().filter(known).collect();
@@ -254,10 +256,10 @@ impl Mover<'_> {
         self.answer_commands();
         // One that has yet to hear of the others tells nobody that there is no more, but for the
         // one that asks all.
-        let Some(&first) = self.known.servers.first() else { return };
-        if first == self.known.me {
+        let Some(&first) = self.known.servers.live.first() else { return };
+        if first == self.known.servers.me {
             self.commands_are_here(true);
-        } else if self.known.joined(first) {
+        } else if self.known.servers.joined(first) {
             self.end_of_commands(first);
         }
     }

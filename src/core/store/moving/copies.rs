@@ -1,13 +1,12 @@
 //! What a server does as the replica of another one (docs/elastic.md, "Replicas"). May touch what
-//! the store may.
+//! a `Mover` may.
 
 use bytes::Bytes;
 
 use super::kept::Copy;
 use super::mover::Mover;
-use super::state::Elsewhere;
 use crate::store::error::StoreError;
-use crate::store::pieces::limits::{PIECES_MAX, TENSORS_MAX};
+use crate::store::pieces::limits::PIECES_MAX;
 use crate::store::pieces::sums::{Addend, Sum};
 use crate::store::pieces::tensor::{Layout, Piece};
 use crate::values::Dtype;
@@ -30,14 +29,7 @@ impl Mover<'_> {
         let known = if is_former { current } else { generation };
         let piece = self.held.read_piece(written, frames, known)?;
         let copy = Copy { piece, length, generation };
-        if self.known.copies.len() >= TENSORS_MAX {
-            return Err(StoreError::Full(TENSORS_MAX));
-        }
-        // Nearly all keys are one piece, and there may be very many of them.
-        let copies =
-            self.known.copies.entry((name.key, from)).or_insert_with(|| Vec::with_capacity(1));
-        copies.retain(|copy| copy.piece.to <= name.from || name.to <= copy.piece.from);
-        copies.push(copy);
+        self.known.copies.keep(from, name.key, copy)?;
         self.known.changes.of(name.key);
         self.confirm(from, name, version);
         Ok(())
@@ -60,7 +52,7 @@ impl Mover<'_> {
             Dtype::from_number(sum.dtype.into()).ok_or(malformed("its element type is unknown"))?;
         let optimizer = self.held.optimizer_of(name.key, generation)?.cloned();
         let key = self.held.view.local(name.key);
-        let copy = find_copy(self.known, from, &name)?;
+        let copy = self.known.copies.find(from, &name)?;
         let piece = &mut copy.piece;
         if piece.version.checked_add(1) != Some(version) || piece.term != name.term {
             return Err(malformed("it is not the next round of the copy"));
@@ -91,7 +83,7 @@ impl Mover<'_> {
     /// that.
     fn confirm(&mut self, owner: NodeId, piece: PieceName, version: u64) {
         let confirmed = Transfer::Confirmed { piece, version };
-        let Some(unsaid) = &mut self.known.unsaid else {
+        let Some(unsaid) = &mut self.known.copies.unsaid else {
             return self.send(owner, confirmed, Vec::new());
         };
         unsaid.insert((owner, piece.key, piece.from, piece.to), confirmed);
@@ -104,7 +96,7 @@ impl Mover<'_> {
             return Err(malformed("it has too many cuts"));
         }
         let maker = self.held.memory.clone();
-        let copy = find_copy(self.known, from, name)?;
+        let copy = self.known.copies.find(from, name)?;
         let mut borders = vec![name.from];
         borders.extend(cuts);
         borders.push(name.to);
@@ -123,7 +115,7 @@ impl Mover<'_> {
         });
         let parts: Vec<Copy> = parts.collect();
         // Whatever term the owner names: what was cut gives its place to its parts.
-        let copies = self.known.copies.entry((name.key, from)).or_default();
+        let copies = self.known.copies.of.entry((name.key, from)).or_default();
         copies.retain(|copy| !name.spans(copy.piece.from, copy.piece.to));
         copies.extend(parts);
         self.known.changes.of(name.key);
@@ -133,35 +125,11 @@ impl Mover<'_> {
     /// The owner needs its copy no more. It is told when that is gone: until then this server could
     /// claim it.
     pub(super) fn take_drop(&mut self, from: NodeId, dropped: PieceName) {
-        self.forget_copy(from, &dropped);
+        if self.known.copies.forget(from, &dropped) {
+            self.known.changes.of(dropped.key);
+        }
         self.send(from, Transfer::CopyForgotten(dropped), Vec::new());
     }
-
-    fn forget_copy(&mut self, from: NodeId, dropped: &PieceName) {
-        let elastic = &mut *self.known;
-        let place = (dropped.key, from);
-        if let Some(copies) = elastic.copies.get_mut(&place) {
-            // The piece may have come back to its owner meanwhile: that copy has a higher term.
-            copies.retain(|copy| {
-                copy.piece.term > dropped.term || !dropped.spans(copy.piece.from, copy.piece.to)
-            });
-            if copies.is_empty() {
-                elastic.copies.remove(&place);
-            }
-            elastic.changes.of(dropped.key);
-        }
-    }
-}
-
-fn find_copy<'a>(
-    elastic: &'a mut Elsewhere,
-    from: NodeId,
-    name: &PieceName,
-) -> Result<&'a mut Copy, StoreError> {
-    let copies = elastic.copies.get_mut(&(name.key, from));
-    let its = |copy: &&mut Copy| name.spans(copy.piece.from, copy.piece.to);
-    let copy = copies.into_iter().flatten().find(its);
-    copy.ok_or(StoreError::Transfer("there is no copy of that piece here"))
 }
 
 /// The sum of a round as it came, checked.

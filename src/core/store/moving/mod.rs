@@ -28,11 +28,14 @@
 //!
 //! (These are in `store/events` and `store/mxnet`.)
 //!
-//! What a server knows is in `state`: of it `kept` has what waits for other servers, `seeds` what a
-//! new replica lacks, `settings` what commands said, `parts` how long pieces are. `mover` borrows
-//! that, and what is held here, for one event: `Whereabouts` to look, a `Mover` to change. The
-//! other files are what these do: `requests` where a request is served, `rounds` what was done to a
-//! piece and what its answers wait for; `orders` and `moves` moves; `replicas` what an owner's
+//! What a server knows is in `state`, in parts that answer for themselves: `servers` who there is
+//! (of opaque keys, too), `orders` what waits to be moved, `kept` what waits for other servers,
+//! `seeds` where copies are and what a new replica lacks, `settings` what commands said, `parts`
+//! how long pieces are, `changes` what is to be claimed, `parked` what waits.
+//!
+//! `mover` borrows that, and what is held here, for one event: `Whereabouts` to look, a `Mover` to
+//! change. The other files are what these do: `requests` where a request is served, `rounds` what
+//! was done to a piece and what its answers wait for; `moves` moves; `replicas` what an owner's
 //! replica gets, `seeding` what a new one gets, `copies` the replica's side; `promotion` deaths and
 //! policies, `claims` what is said of what is here; `commands` what joiners are told; `travel` a
 //! piece as a transfer; `tickets` by which trees rounds go, `choice` which of them a round takes,
@@ -57,6 +60,7 @@ mod requests;
 mod rounds;
 mod seeding;
 mod seeds;
+pub(super) mod servers;
 mod settings;
 mod state;
 mod tickets;

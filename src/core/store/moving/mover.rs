@@ -37,7 +37,7 @@ impl Mover<'_> {
         transfer: &Transfer,
         frames: &[Bytes],
     ) -> Result<(), StoreError> {
-        if self.known.is_gone(from) {
+        if self.known.servers.is_gone(from) {
             return Ok(());
         }
         match transfer {

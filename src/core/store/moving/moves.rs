@@ -1,18 +1,21 @@
 //! Moves: cutting, a piece that leaves and one that comes (docs/elastic.md, "A move"). May touch
-//! what the store may.
+//! what a `Mover` may.
+
+use std::collections::BTreeSet;
 
 use bytes::Bytes;
 
 use super::kept::Leaving;
 use super::mover::Mover;
 use super::orders::{Segment, is_busy, segments, shortened};
+use super::state::Elsewhere;
 use crate::store::error::StoreError;
 use crate::store::holdings::At;
 use crate::store::outbound::refused;
 use crate::store::pieces::limits::{PIECES_MAX, TENSORS_MAX};
 use crate::store::pieces::tensor::{ALIGN, Copied, Layout, Piece, Source};
 use crate::trees::Void;
-use crate::wire::elastic::{Placed, Route};
+use crate::wire::elastic::{Order, Placed, Route};
 use crate::wire::transfer::{PieceCut, PieceName, Transfer, WrittenPiece};
 use crate::wire::{Key, NodeId};
 
@@ -20,6 +23,38 @@ use crate::wire::{Key, NodeId};
 const LONG: u64 = 2;
 
 impl Mover<'_> {
+    /// See `Store::orders`.
+    pub(in crate::store) fn orders(&mut self, orders: &[Order]) {
+        let Elsewhere { servers, orders: waiting, .. } = &mut *self.known;
+        for order in orders.iter().filter(|order| order.from < order.to) {
+            if order.owner == servers.me {
+                waiting.take_back(order);
+            } else if servers.has(order.owner) && self.held.tensors.contains_key(&order.key) {
+                waiting.add(*order);
+            }
+        }
+        let keys: BTreeSet<Key> = orders.iter().map(|order| order.key).collect();
+        for key in keys {
+            self.carry_out_all(key);
+        }
+    }
+
+    /// Moves what was ordered of a key and can go now.
+    pub(in crate::store) fn carry_out_all(&mut self, key: Key) {
+        let Some(tensor) = self.held.tensors.get(&key) else { return };
+        for from in tensor.pieces.iter().map(|piece| piece.from).collect::<Vec<_>>() {
+            if let Some(at) = self.held.begins_at(key, from) {
+                self.carry_out_one(at);
+            }
+        }
+        self.forget_orders(key);
+    }
+
+    /// Forgets orders that no piece waits to follow.
+    pub(super) fn forget_orders(&mut self, key: Key) {
+        self.known.orders.forget_idle(key, self.held.pieces_of(key));
+    }
+
     /// Cuts and moves a piece as it was ordered, and cuts what is longer than it should be
     /// (`parts`). True if it is not here any more as it was.
     pub(super) fn carry_out(&mut self, at: At) -> bool {
@@ -46,7 +81,7 @@ impl Mover<'_> {
         let all = self.held.pieces();
         let (longest, changes) = (self.held.config.part_bytes, self.known.changes.number());
         let part_bytes = self.known.parts.bytes(longest, by_trees, changes, all);
-        let orders = self.known.orders.get(&at.key).map(Vec::as_slice).unwrap_or_default();
+        let orders = self.known.orders.of(at.key);
         let Some(tensor) = self.held.tensors.get_mut(&at.key) else { return false };
         let Some(piece) = tensor.pieces.get(at.index).filter(|piece| !is_busy(piece)) else {
             return false;
@@ -231,10 +266,10 @@ impl Mover<'_> {
     /// claims and policy nobody is told: the former owner must still claim what this server's
     /// claims may not have had.
     pub(super) fn settle(&mut self, key: Key) {
-        if self.known.collecting.is_some() {
+        if self.known.servers.collecting.is_some() {
             return;
         }
-        let alone = self.known.replica.is_none();
+        let alone = self.known.replica.at.is_none();
         let pieces = self.held.pieces_of_mut(key);
         let due = pieces.iter_mut().filter(|p| alone || p.is_safe());
         let settled: Vec<_> = due

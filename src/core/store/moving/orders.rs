@@ -1,9 +1,10 @@
 //! Orders to move: which parts of a piece they are about, and which wait for the end of a round
-//! (docs/elastic.md, "A move"). May touch what the store may.
+//! (docs/elastic.md, "A move"). Pure.
+
+use std::collections::BTreeMap;
 
 use super::limits::ORDERS_MAX;
-use super::mover::Mover;
-use super::state::Elsewhere;
+use super::servers::LiveServers;
 use crate::store::pieces::tensor::{ALIGN, Piece};
 use crate::wire::elastic::Order;
 use crate::wire::{Key, NodeId};
@@ -60,10 +61,35 @@ pub(super) fn shortened(parts: &[Segment], longest: u64) -> Vec<Segment> {
     parts.iter().flat_map(shorter).collect()
 }
 
-impl Elsewhere {
+/// What was ordered and waits for the end of a round.
+#[derive(Debug, Default)]
+pub(super) struct WaitingOrders {
+    of: BTreeMap<Key, Vec<Order>>,
+}
+
+impl WaitingOrders {
+    /// Those about a key, of which later ones count more.
+    pub(super) fn of(&self, key: Key) -> &[Order] {
+        self.of.get(&key).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// The keys that they are about.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.of.keys()
+    }
+
+    /// One more. Of too many the oldest is forgotten.
+    pub(super) fn add(&mut self, order: Order) {
+        let waiting = self.of.entry(order.key).or_default();
+        if waiting.len() >= ORDERS_MAX {
+            waiting.remove(0);
+        }
+        waiting.push(order);
+    }
+
     /// What waits to be moved of these elements stays.
-    fn take_back(&mut self, order: &Order) {
-        let Some(waiting) = self.orders.get_mut(&order.key) else { return };
+    pub(super) fn take_back(&mut self, order: &Order) {
+        let Some(waiting) = self.of.get_mut(&order.key) else { return };
         let outside = |known: &Order| {
             let before = Order { to: known.to.min(order.from), ..*known };
             let behind = Order { from: known.from.max(order.to), ..*known };
@@ -73,59 +99,27 @@ impl Elsewhere {
         let over = waiting.len().saturating_sub(ORDERS_MAX);
         waiting.drain(..over);
     }
-}
 
-impl Mover<'_> {
-    /// See `Store::orders`.
-    pub(in crate::store) fn orders(&mut self, orders: &[Order]) {
-        for order in orders {
-            if order.from >= order.to {
-                continue;
-            }
-            if order.owner == self.known.me {
-                self.known.take_back(order);
-                continue;
-            }
-            let possible =
-                self.known.servers.contains(&order.owner) && !self.known.is_gone(order.owner);
-            if possible && self.held.tensors.contains_key(&order.key) {
-                let waiting = self.known.orders.entry(order.key).or_default();
-                if waiting.len() >= ORDERS_MAX {
-                    waiting.remove(0);
-                }
-                waiting.push(*order);
-            }
-        }
-        let mut keys: Vec<Key> = orders.iter().map(|order| order.key).collect();
-        keys.sort_unstable();
-        keys.dedup();
-        for key in &keys {
-            self.carry_out_all(*key);
-        }
+    /// Forgets those that name a server that is gone.
+    pub(super) fn forget_to(&mut self, servers: &LiveServers) {
+        self.of.values_mut().for_each(|all| all.retain(|order| !servers.is_gone(order.owner)));
     }
 
-    /// Moves what was ordered of a key and can go now.
-    pub(in crate::store) fn carry_out_all(&mut self, key: Key) {
-        let Some(tensor) = self.held.tensors.get(&key) else { return };
-        for from in tensor.pieces.iter().map(|piece| piece.from).collect::<Vec<_>>() {
-            if let Some(at) = self.held.begins_at(key, from) {
-                self.carry_out_one(at);
-            }
-        }
-        self.forget_orders(key);
-    }
-
-    /// Forgets orders that no piece waits to follow.
-    pub(super) fn forget_orders(&mut self, key: Key) {
-        let Some(orders) = self.known.orders.get_mut(&key) else { return };
-        let pieces = self.held.pieces_of(key);
+    /// Forgets those that none of these pieces, which are all of a key, waits to follow.
+    pub(super) fn forget_idle(&mut self, key: Key, pieces: &[Piece]) {
+        let Some(orders) = self.of.get_mut(&key) else { return };
         orders.retain(|order| {
             let about = |piece: &&Piece| piece.from < order.to && order.from < piece.to;
             pieces.iter().filter(about).any(is_busy)
         });
         if orders.is_empty() {
-            self.known.orders.remove(&key);
+            self.of.remove(&key);
         }
+    }
+
+    /// Forgets all.
+    pub(super) fn clear(&mut self) {
+        self.of.clear();
     }
 }
 

@@ -1,5 +1,5 @@
-//! Deaths and policies: what a server says that it holds, and what it takes over (docs/elastic.md,
-//! "Death"). May touch what the store may.
+//! Deaths and policies: what a server takes over, and forgets (docs/elastic.md, "Death").
+//! May touch what a `Mover` may.
 
 use std::collections::BTreeSet;
 
@@ -11,52 +11,19 @@ use crate::store::pieces::tensor::{Copied, Layout, Piece};
 use crate::values::KeyPart;
 use crate::wire::elastic::{Claim, KeyRoute, Route};
 use crate::wire::transfer::PieceName;
-use crate::wire::word::{Policy, RoutedPolicy};
+use crate::wire::word::RoutedPolicy;
 use crate::wire::{Key, NodeId};
-
-impl Elsewhere {
-    /// Takes over what a policy says of servers. False if a newer one is known, or expected.
-    fn obey(&mut self, policy: &Policy, ranks: usize) -> bool {
-        if policy.epoch < self.epoch || self.collecting.is_some_and(|epoch| policy.epoch < epoch) {
-            return false;
-        }
-        self.epoch = policy.epoch;
-        let mut servers = policy.servers.clone();
-        servers.sort_unstable();
-        servers.dedup();
-        // Those that were there and are not any more are released.
-        let former = std::mem::replace(&mut self.servers, servers);
-        self.lost.extend(&policy.lost);
-        self.lost.extend(former.iter().filter(|server| !self.servers.contains(server)));
-        self.servers.retain(|server| !self.lost.contains(server));
-        if policy.homes.len() == ranks {
-            self.homes.clone_from(&policy.homes);
-        }
-        self.replicas = policy.replicas.min(1);
-        self.draining.clone_from(&policy.draining);
-        let named = policy.copies.iter().find(|copy| copy.owner == self.me);
-        self.named_replica = named.map(|copy| copy.holder);
-        self.collecting = None;
-        true
-    }
-}
 
 impl Mover<'_> {
     /// See `Store::collect`.
     pub(in crate::store) fn collect(&mut self, epoch: u64, lost: &[NodeId]) -> Vec<Claim> {
-        self.known.lost.extend(lost);
-        let Elsewhere { lost, orders, .. } = &mut *self.known;
+        self.known.servers.collect(epoch, lost);
         // What left for one of them now would be claimed by nobody.
-        for orders in orders.values_mut() {
-            orders.retain(|order| !lost.contains(&order.owner));
-        }
-        if epoch > self.known.epoch {
-            self.known.collecting = self.known.collecting.max(Some(epoch));
-        }
+        self.known.orders.forget_to(&self.known.servers);
         let claims = self.look().claims(true);
         self.known.changes.clear();
-        if claims.is_empty() && self.known.collecting.is_some() {
-            self.known.unsaid.get_or_insert_default();
+        if claims.is_empty() && self.known.servers.collecting.is_some() {
+            self.known.copies.unsaid.get_or_insert_default();
         }
         claims
     }
@@ -65,13 +32,13 @@ impl Mover<'_> {
     /// then is [`Self::settle_all`]'s.
     pub(in crate::store) fn policy(&mut self, routed: &RoutedPolicy) -> bool {
         let RoutedPolicy { policy, routes } = routed;
-        let former = (self.known.servers.clone(), self.known.replica);
-        if !self.known.obey(policy, self.held.view.ranks()) {
+        let former = (self.known.servers.live.clone(), self.known.replica.at);
+        if !self.known.servers.obey(policy) {
             return false;
         }
         self.held.attendance.obey(&policy.live);
-        self.known.choose_replica();
-        for ((server, ..), confirmed) in self.known.unsaid.take().unwrap_or_default() {
+        self.known.replica.obey(policy, &self.known.servers);
+        for ((server, ..), confirmed) in self.known.copies.unsaid.take().unwrap_or_default() {
             self.send(server, confirmed, Vec::new());
         }
         let mut promoted = BTreeSet::new();
@@ -97,7 +64,7 @@ impl Mover<'_> {
     /// The worker is gone, or another process has its id: its pushes are no duplicates.
     pub(in crate::store) fn forget_worker(&mut self, worker: NodeId) {
         self.known.parked.forget(worker);
-        let copies = self.known.copies.values_mut().flatten().map(|copy| &mut copy.piece);
+        let copies = self.known.copies.of.values_mut().flatten().map(|copy| &mut copy.piece);
         self.held.pieces_mut().chain(copies).for_each(|piece| piece.marks.forget(worker));
         for leaving in self.known.leaving.values_mut().flatten() {
             leaving.written.marks.retain(|mark| mark.worker != worker);
@@ -112,17 +79,20 @@ impl Mover<'_> {
         });
         // Only who wins without being the owner gets this term; other routes may be older than what
         // is known.
-        let mine = route.owner == self.known.me && route.term == self.known.epoch << 32;
+        let mine =
+            route.owner == self.known.servers.me && route.term == self.known.servers.epoch << 32;
         if !mine || owned || route.from >= route.to {
             return;
         }
-        let copies = self.known.copies_of(key).filter(|(peer, _)| self.known.is_gone(*peer));
+        let copies =
+            self.known.copies.of_key(key).filter(|(peer, _)| self.known.servers.is_gone(*peer));
         let best = copies
             .flat_map(|(_, copies)| copies)
             .filter(|copy| within(copy.piece.from, copy.piece.to))
             .max_by_key(|copy| (copy.piece.term, copy.piece.version));
         let leaving = self.known.leaving.get(&key).into_iter().flatten().filter(|leaving| {
-            self.known.is_gone(leaving.to) && within(leaving.piece().from, leaving.piece().to)
+            self.known.servers.is_gone(leaving.to)
+                && within(leaving.piece().from, leaving.piece().to)
         });
         let rank = |leaving: &Leaving| (leaving.term, leaving.written.version);
         let leaving = leaving.max_by_key(|leaving| rank(leaving));
@@ -181,9 +151,10 @@ impl Mover<'_> {
 
     /// Forgets what is kept of, or for, servers that are gone.
     fn forget_lost(&mut self, promoted: &BTreeSet<(Key, u64)>) {
-        let elastic = &mut *self.known;
-        let Elsewhere { lost, copies, leaving, orders, .. } = &mut *elastic;
-        copies.retain(|(_, peer), _| !lost.contains(peer));
+        let known = &mut *self.known;
+        let Elsewhere { servers, copies, leaving, orders, .. } = &mut *known;
+        let lost = &servers.lost;
+        copies.of.retain(|(_, peer), _| !lost.contains(peer));
         let mut gone = Vec::new();
         leaving.retain(|key, all| {
             let (lost, kept) =
@@ -198,10 +169,10 @@ impl Mover<'_> {
         for piece in self.held.pieces_mut() {
             piece.source = piece.source.filter(|source| !lost.contains(&source.server));
         }
-        elastic.changes.of_all();
+        known.changes.of_all();
         for (key, leaving) in gone {
             // The replica's copy of what was taken back is replaced by the next seed.
-            let replica = self.known.replica;
+            let replica = self.known.replica.at;
             if leaving.copy != replica || !promoted.contains(&(key, leaving.piece().from)) {
                 self.drop_copy(&leaving);
             }
@@ -212,29 +183,29 @@ impl Mover<'_> {
     /// piece, what is at one that is being emptied. What is at one that stays goes there with its
     /// next round: it costs no bytes more than that.
     fn change_replica(&mut self, former: Option<NodeId>) {
-        if self.known.replica != former {
-            self.known.seeds.clear();
+        if self.known.replica.at != former {
+            self.known.replica.seeds.clear();
         }
         self.forget_copies();
         self.give_up_former_copies();
         let mut first = Vec::new();
-        self.known.seeds.begin();
+        self.known.replica.seeds.begin();
         for (key, leaving) in &self.known.leaving {
             for leaving in leaving.iter().filter(|leaving| leaving.copy.is_none()) {
                 let PieceName { from, to, .. } = leaving.piece();
-                self.known.seeds.push(KeyPart { key: *key, from, to });
+                self.known.replica.seeds.push(KeyPart { key: *key, from, to });
             }
         }
         for (&key, tensor) in &self.held.tensors {
             let pieces = tensor.pieces.iter().enumerate();
             for (index, piece) in
-                pieces.filter(|(_, piece)| piece.copied.at() != self.known.replica)
+                pieces.filter(|(_, piece)| piece.copied.at() != self.known.replica.at)
             {
                 match piece.source {
                     // Nobody is answered for it before it is safe.
                     Some(_) if piece.copied == Copied::Not => first.push(At { key, index }),
-                    _ if self.known.has_time(piece) => {}
-                    _ => self.known.seeds.push(piece.of_key(key)),
+                    _ if self.known.replica.has_time(piece, &self.known.servers) => {}
+                    _ => self.known.replica.seeds.push(piece.of_key(key)),
                 }
             }
         }
@@ -247,7 +218,7 @@ impl Mover<'_> {
     /// Copies at servers that are gone are none any more: those confirm nothing, so answers do not
     /// wait for them.
     fn forget_copies(&mut self) {
-        let lost = self.known.lost.clone();
+        let lost = self.known.servers.lost.clone();
         for leaving in self.known.leaving.values_mut().flatten() {
             leaving.copy = leaving.copy.filter(|at| !lost.contains(at));
         }

@@ -1,5 +1,5 @@
 //! Workers that ask how to push (`docs/trees.md`): whether a push has counted, and if not, by which
-//! ticket it goes. May touch what the store may.
+//! ticket it goes. May touch what a `Mover` may.
 //!
 //! Who asks is told a ticket for each part here that it asks about. Where the next round has none
 //! and nobody has pushed to it, it is given one now, which all are told who ask later. What is too

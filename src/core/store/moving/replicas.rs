@@ -1,12 +1,11 @@
-//! What an owner sends to its replica, and what waits for it (docs/elastic.md, "Replicas"). May
-//! touch what the store may.
+//! What an owner sends to its replica, and which answers that lets go (docs/elastic.md,
+//! "Replicas"). May touch what a `Mover` may.
 
 use bytes::Bytes;
 
 use super::kept::{Leaving, Waiting};
 use super::mover::Mover;
 use super::rounds::Shipped;
-use super::state::Elsewhere;
 use super::travel::key_frame;
 use crate::store::holdings::At;
 use crate::store::outbound::Outgoing;
@@ -15,34 +14,6 @@ use crate::values::KeyPart;
 use crate::wire::elastic::Mark;
 use crate::wire::transfer::{PieceName, RoundSum, Transfer};
 use crate::wire::{Key, NodeId};
-
-impl Elsewhere {
-    /// The one that the policy names; else the next live server by id, cyclic, where the one that
-    /// was chosen stays. Never one that is being emptied.
-    pub(super) fn choose_replica(&mut self) {
-        let able = |server: &&NodeId| {
-            self.replicas > 0 && **server != self.me && !self.draining.contains(*server)
-        };
-        let mut servers = self.servers.iter().filter(able);
-        let is_able = |server: &NodeId| servers.clone().any(|able| able == server);
-        if let Some(named) = self.named_replica.filter(is_able) {
-            self.replica = Some(named);
-            return;
-        }
-        if self.replica.as_ref().is_some_and(is_able) {
-            return;
-        }
-        let next = servers.clone().find(|server| **server > self.me);
-        self.replica = next.or_else(|| servers.next()).copied();
-    }
-
-    /// True if the copy of a piece is at a server that stays, so that it need not go to another one
-    /// before there is a new version of it.
-    pub(super) fn has_time(&self, piece: &Piece) -> bool {
-        let stays = |server| self.servers.contains(&server) && !self.draining.contains(&server);
-        self.replica.is_some() && piece.copied.at().is_some_and(stays)
-    }
-}
 
 impl Mover<'_> {
     /// Sends the answers about a key that need not wait any more. `is_safe` is given the pieces
@@ -81,7 +52,7 @@ impl Mover<'_> {
     /// Sends the whole piece to the replica, if there is one. A copy that is elsewhere gets no more
     /// rounds; it is forgotten once this one is confirmed.
     pub(super) fn seed(&mut self, at: At) -> usize {
-        let Some(replica) = self.known.replica else { return 0 };
+        let Some(replica) = self.known.replica.at else { return 0 };
         let length = self.held.tensors.get(&at.key).map_or(0, |tensor| tensor.length);
         let Ok(piece) = self.held.piece(at) else { return 0 };
         let (seed, frames) = self.held.write_piece(at.key, length, piece);
@@ -97,7 +68,7 @@ impl Mover<'_> {
 
     /// True if its copy is at another server than it should be, and may go on to that one.
     pub(super) fn has_new_replica(&self, at: At) -> bool {
-        let replica = self.known.replica;
+        let replica = self.known.replica.at;
         let moves = |piece: &Piece| {
             piece.copied.at().is_some_and(|former| replica.is_some_and(|new| new != former))
                 && piece.former_copy.is_none()
@@ -123,7 +94,7 @@ impl Mover<'_> {
     /// Sends a transfer, and before it what it needs of the commands of workers. Nothing goes to
     /// who is gone.
     pub(super) fn send(&mut self, to: NodeId, transfer: Transfer, frames: Vec<Bytes>) {
-        if self.known.is_gone(to) {
+        if self.known.servers.is_gone(to) {
             return;
         }
         self.tell(to);
@@ -137,7 +108,7 @@ impl Mover<'_> {
         &PieceName { key, from, to, term }: &PieceName,
         version: u64,
     ) {
-        self.known.seeds.arrived(KeyPart { key, from, to });
+        self.known.replica.seeds.arrived(KeyPart { key, from, to });
         let mut news = false;
         let mut old = Vec::new();
         let mut others = Vec::new();

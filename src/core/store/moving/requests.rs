@@ -1,11 +1,12 @@
 //! Which piece a request is about, what waits for a piece or a policy, and what an answer teaches
-//! (docs/elastic.md, "A request"). May touch what the store may.
+//! (docs/elastic.md, "A request"). May touch what a `Mover` may.
 
 use bytes::Bytes;
 
 use super::limits::ANSWERS_WAITING_MAX;
 use super::mover::{Mover, Whereabouts};
 use super::questions::{Asked, asks};
+use super::servers::Place;
 use crate::store::error::StoreError;
 use crate::store::holdings::At;
 use crate::store::outbound::{Answer, Outbound, done};
@@ -19,32 +20,22 @@ pub(in crate::store) struct ToServe {
     pub(in crate::store) at: Option<At>,
 }
 
-/// Where a request is served.
-pub(super) enum Place {
-    /// By the piece at that index of the key's pieces.
-    Here(usize),
-    /// By a part of the piece at that index.
-    Within(usize),
-    /// Nowhere yet: a push makes the key.
-    New,
-    /// When the piece is here, or a policy.
-    Later,
-    /// Where these routes say.
-    Again(Vec<Route>),
-}
-
 impl Whereabouts<'_> {
     /// True if that request is to be left alone: whoever sent it is dead for the others, or another
     /// process has its id.
     pub(in crate::store) fn is_of_the_dead(self, request: &Meta) -> bool {
         // One that knows a newer policy may be of a worker that this one does not name yet.
-        let known = request.placed.as_ref().is_some_and(|placed| placed.epoch <= self.known.epoch);
+        let known =
+            request.placed.as_ref().is_some_and(|placed| placed.epoch <= self.known.servers.epoch);
         known && self.held.attendance.is_former(request)
     }
 
     /// Where a request about that key is served.
     pub(super) fn place(self, key: Key, request: &Meta) -> Result<Place, StoreError> {
-        let (tensor, elastic) = (self.held.tensors.get(&key), self.known);
+        let (tensor, known) = (self.held.tensors.get(&key), self.known);
+        if !self.held.config.elastic {
+            return Ok(tensor.map_or(Place::New, |_| Place::Here(0)));
+        }
         let Some(placed) = &request.placed else {
             return match tensor {
                 None if !self.knows(key) => Ok(Place::New),
@@ -58,8 +49,8 @@ impl Whereabouts<'_> {
         if !whole && placed.from >= placed.to {
             return Err(StoreError::Malformed("a part that ends where it begins, or before"));
         }
-        let is_ahead = elastic.epoch < placed.epoch || elastic.overlay() < placed.overlay;
-        if elastic.waits_for_commands() || is_ahead {
+        let is_ahead = known.servers.epoch < placed.epoch || known.overlay() < placed.overlay;
+        if known.waits_for_commands() || is_ahead {
             return Ok(Place::Later);
         }
         let here = tensor.and_then(|tensor| {
@@ -68,7 +59,7 @@ impl Whereabouts<'_> {
             index.filter(|index| tensor.pieces[*index].term >= placed.term)
         });
         if let Some(index) = here {
-            let waiting = elastic.waiting.get(&key).map_or(0, Vec::len);
+            let waiting = known.waiting.get(&key).map_or(0, Vec::len);
             let full = request.push && waiting >= ANSWERS_WAITING_MAX;
             return Ok(if full { Place::Again(Vec::new()) } else { Place::Here(index) });
         }
@@ -81,29 +72,14 @@ impl Whereabouts<'_> {
             return Ok(if settled { Place::Within(index) } else { Place::Later });
         }
         if whole && !self.knows(key) {
-            return Ok(self.place_new(key, placed));
+            return Ok(known.servers.place_new(&self.held.view, key, placed));
         }
         let mut routes = self.routes(key, placed);
         routes.retain(|route| {
-            route.term > placed.term || (route.term == placed.term && route.owner != elastic.me)
+            route.term > placed.term
+                || (route.term == placed.term && route.owner != known.servers.me)
         });
         Ok(if routes.is_empty() { Place::Later } else { Place::Again(routes) })
-    }
-
-    /// Of a key that this server has never heard of.
-    fn place_new(self, key: Key, placed: &Placed) -> Place {
-        let elastic = self.known;
-        let home = self.held.view.rank(key).and_then(|rank| elastic.homes.get(rank));
-        if home != Some(&elastic.me) || placed.after > 0 {
-            // The worker does not know the policy yet by which it is somewhere else.
-            Place::Again(Vec::new())
-        } else if elastic.collecting.is_some() {
-            // The next policy may say that it is somewhere else, or that another server is its
-            // home.
-            Place::Later
-        } else {
-            Place::New
-        }
     }
 
     /// True if the key exists, as far as this server has heard.
@@ -122,7 +98,7 @@ impl Whereabouts<'_> {
             from: piece.from,
             to: piece.to,
             term: piece.term,
-            owner: self.known.me,
+            owner: self.known.servers.me,
         });
         let own = own.filter(about);
         match known.filter(|routes| routes.all().iter().any(about)) {
@@ -140,7 +116,7 @@ impl Whereabouts<'_> {
     /// Makes the answer *again* of a request.
     pub(super) fn mark_again(self, request: &mut Meta, routes: Vec<Route>) {
         if let Some(placed) = &mut request.placed {
-            (placed.again, placed.routes, placed.epoch) = (true, routes, self.known.epoch);
+            (placed.again, placed.routes, placed.epoch) = (true, routes, self.known.servers.epoch);
             (placed.ticket, placed.tickets) = (None, Vec::new());
         }
     }
@@ -152,8 +128,10 @@ impl Whereabouts<'_> {
             // Another process that has its id would take the answer for one of its own.
             return;
         }
-        if let Some(placed) = &mut answer.request.placed {
-            placed.epoch = self.known.epoch;
+        if self.held.config.elastic
+            && let Some(placed) = &mut answer.request.placed
+        {
+            placed.epoch = self.known.servers.epoch;
             if placed.to == 0 || !self.owns_exactly(key, placed) {
                 placed.routes = self.routes(key, placed);
             }
@@ -183,11 +161,6 @@ impl Mover<'_> {
         frames: &[Bytes],
         misfit: Option<usize>,
     ) -> Result<Option<ToServe>, StoreError> {
-        // Where nothing moves, a key is here, or a push makes it. (No sums come there.)
-        if !self.held.config.elastic && request.hop.is_none() {
-            let at = self.held.tensors.contains_key(&key).then_some(At { key, index: 0 });
-            return Ok(Some(ToServe { request, at }));
-        }
         let mut place = match misfit {
             Some(index) => Place::Here(index),
             None => self.look().place(key, &request)?,

@@ -32,22 +32,23 @@ pub(in crate::store) struct RoundOver {
     pub(in crate::store) applied: Result<Option<Shipped>, StoreError>,
 }
 
-/// What the end of a round brings.
-struct RoundDone {
+/// What was applied to a piece.
+struct Applied {
     /// The pushes that count now.
     marks: Vec<Mark>,
-    answers: Vec<Answer>,
-    /// What the replica gets, if there is one.
     shipped: Option<Shipped>,
-    /// Whose pushes it had, if the next round may go by a tree.
+    /// Whose pushes they were, if the next round may go by a tree.
     pushed: Option<Pushed>,
 }
 
 impl Mover<'_> {
     /// A push made a key: that is answered when it is safe.
     pub(in crate::store) fn made(&mut self, at: At, answer: Answer) {
+        if !self.held.config.elastic {
+            return self.out.answers.push(answer);
+        }
         self.known.changes.of(at.key);
-        let term = (self.known.epoch << 32) + 1;
+        let term = (self.known.servers.epoch << 32) + 1;
         if let Ok(piece) = self.held.piece_mut(at) {
             piece.term = term;
             piece.marks.add(Name::of(&answer.request).mark().as_slice());
@@ -86,26 +87,27 @@ impl Mover<'_> {
             return true;
         }
         let names = contributors.iter().flat_map(Pushes::names);
-        let marks: Vec<Mark> = names.filter_map(|name| name.mark()).collect();
-        let pushed =
-            if applied.is_ok() { self.look().by_tree_next(at, &contributors) } else { None };
+        let marks = names.filter_map(|name| name.mark()).collect();
+        let pushed = applied.is_ok().then(|| self.look().by_tree_next(at, &contributors));
         let answers = contributors.into_iter().map(answered).collect();
-        match applied {
-            Ok(shipped) => self.round_done(at, RoundDone { marks, answers, shipped, pushed }),
-            Err(_) => self.round_failed(at, answers),
-        }
+        let pushed = pushed.flatten();
+        self.end_round(at, applied.ok().map(|shipped| Applied { marks, shipped, pushed }), answers)
     }
 
-    /// A round was applied: the pushes of these marks count. False if the piece was cut or has left
-    /// with it.
-    fn round_done(
-        &mut self,
-        at: At,
-        RoundDone { marks, answers, shipped, pushed }: RoundDone,
-    ) -> bool {
+    /// A round of a piece is over: what was applied counts. Then orders that waited for its end are
+    /// carried out, and its answers go, or wait for the replica. False if the piece was cut or has
+    /// left with it.
+    fn end_round(&mut self, at: At, applied: Option<Applied>, answers: Vec<Answer>) -> bool {
         let Ok(piece) = self.held.piece_mut(at) else { return false };
-        piece.marks.add(&marks);
         let (part, version) = (piece.of_key(at.key), piece.version);
+        let Some(Applied { marks, shipped, pushed }) = applied else {
+            // The ticket was for this attempt.
+            self.end_ticket(at);
+            let stays = !self.carry_out(at);
+            self.hold(part, None, answers);
+            return stays;
+        };
+        piece.marks.add(&marks);
         if version == 1 {
             // From now on it can be cut, and there is a state.
             self.known.changes.of(at.key);
@@ -122,17 +124,6 @@ impl Mover<'_> {
         let stays = !self.carry_out(at);
         self.give_tickets(part, pushed.as_ref());
         self.hold(part, waits.then_some(version), answers);
-        stays
-    }
-
-    /// A round could not be applied: nothing has changed. False as above.
-    fn round_failed(&mut self, at: At, answers: Vec<Answer>) -> bool {
-        // It was for this attempt.
-        self.end_ticket(at);
-        let stays = !self.carry_out(at);
-        for answer in answers {
-            self.deliver(at.key, answer);
-        }
         stays
     }
 
@@ -154,7 +145,7 @@ impl Mover<'_> {
             let answer = self.held.answer_push(at, request)?;
             self.held.piece_mut(at)?.version += 1;
             let (marks, answers) = (name.mark().into_iter().collect(), vec![answer]);
-            self.round_done(at, RoundDone { marks, answers, shipped, pushed: None });
+            self.end_round(at, Some(Applied { marks, shipped, pushed: None }), answers);
         } else {
             self.answer_again(request, Vec::new());
         }

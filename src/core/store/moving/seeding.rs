@@ -1,5 +1,5 @@
 //! What a new replica gets, piece by piece, and the copies that a server which is being emptied
-//! forgets (docs/elastic.md, "Replicas"). May touch what the store may.
+//! forgets (docs/elastic.md, "Replicas"). May touch what a `Mover` may.
 
 use bytes::Bytes;
 
@@ -23,8 +23,8 @@ impl Mover<'_> {
             if piece.former_copy.is_some_and(its) {
                 piece.former_copy = None;
                 any = true;
-                if piece.copied.at() != self.known.replica {
-                    self.known.seeds.push(piece.of_key(key));
+                if piece.copied.at() != self.known.replica.at {
+                    self.known.replica.seeds.push(piece.of_key(key));
                 }
             }
         }
@@ -49,7 +49,7 @@ impl Mover<'_> {
     /// The replica that was to have the pieces instead is gone, and there is no other: nothing will
     /// take the place of what a server that is being emptied still has.
     pub(super) fn give_up_former_copies(&mut self) {
-        if self.known.replica.is_some() {
+        if self.known.replica.at.is_some() {
             return;
         }
         let mut drops = Vec::new();
@@ -70,8 +70,8 @@ impl Mover<'_> {
     /// former one waits until that has forgotten it.
     pub(super) fn send_seeds(&mut self) {
         loop {
-            let replica = self.known.replica;
-            let Some(part) = self.known.seeds.next() else { return };
+            let replica = self.known.replica.at;
+            let Some(part) = self.known.replica.seeds.next() else { return };
             let KeyPart { key, from, to } = part;
             let may_go = |piece: &Piece| piece.copied == Copied::Not || piece.former_copy.is_none();
             let mut sent = self.seed_leaving(part);
@@ -90,14 +90,14 @@ impl Mover<'_> {
                 let bytes = self.seed(at);
                 sent.extend((bytes > 0).then_some((piece, bytes)));
             }
-            sent.into_iter().for_each(|(what, bytes)| self.known.seeds.sent(what, bytes));
+            sent.into_iter().for_each(|(what, bytes)| self.known.replica.seeds.sent(what, bytes));
         }
     }
 
     /// What has left and is not safe there yet is copied too.
     fn seed_leaving(&mut self, part: KeyPart) -> Vec<(KeyPart, usize)> {
         let KeyPart { key, from, to } = part;
-        let Some(replica) = self.known.replica else { return Vec::new() };
+        let Some(replica) = self.known.replica.at else { return Vec::new() };
         let leaving = self.known.leaving.get_mut(&key).into_iter().flatten();
         let due = leaving.filter(|leaving| {
             leaving.copy.is_none() && from <= leaving.piece().from && leaving.piece().to <= to

@@ -1,5 +1,5 @@
 //! By which trees the rounds of this server's pieces go (`docs/trees.md`): the owner's side. May
-//! touch what the store may.
+//! touch what a `Mover` may.
 //!
 //! With the end of a round the owner gives out a ticket for the next one, if all workers of a tree
 //! pushed to that round; or when a worker asks how to push (`questions`). A round with a ticket
@@ -46,7 +46,7 @@ impl Whereabouts<'_> {
     /// Sends an answer: to who asked, or, if it is one to a sum, down its tree.
     pub(in crate::store) fn answer(self, answer: Answer, out: &mut Outbound) {
         if answer.request.hop.is_some() && self.held.config.elastic {
-            let (trees, me) = (&self.known.trees.trees, self.known.me);
+            let (trees, me) = (&self.known.trees.trees, self.known.servers.me);
             out.downs.extend(down_from_root(trees, me, &answer.request, &answer.kv));
         } else {
             out.answers.push(answer);

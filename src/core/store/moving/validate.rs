@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use super::kept::{Copy, Waiting};
+use super::kept::Waiting;
 use super::limits::ANSWERS_WAITING_MAX;
 use super::mover::Whereabouts;
-use super::requests::Place;
+use super::servers::Place;
 use super::state::Elsewhere;
 use crate::invariant::{Valid, disjoint, require};
 use crate::store::pieces::tensor::Piece;
+use crate::wire::Key;
 use crate::wire::transfer::PieceName;
-use crate::wire::{Key, NodeId};
 
 /// Of what waits for one key so much is looked at, the oldest.
 const WAITING_LOOKED_AT: usize = 256;
@@ -28,7 +28,7 @@ impl Whereabouts<'_> {
     /// The first route that says so.
     pub(in crate::store) fn validate_routes(self, key: Key) -> Valid {
         let routes = self.known.routes.get(&key).map_or(&[][..], |routes| routes.all());
-        for route in routes.iter().filter(|route| route.owner != self.known.me) {
+        for route in routes.iter().filter(|route| route.owner != self.known.servers.me) {
             let older = overlapping(self.held.pieces_of(key), route.from, route.to)
                 .find(|piece| piece.term < route.term);
             require(older.is_none(), || {
@@ -64,7 +64,7 @@ impl Elsewhere {
     pub(in crate::store) fn keys(&self) -> BTreeSet<Key> {
         let mut keys: BTreeSet<Key> =
             self.leaving.keys().chain(self.waiting.keys()).copied().collect();
-        keys.extend(self.copies.keys().map(|(key, _)| key));
+        keys.extend(self.copies.of.keys().map(|(key, _)| key));
         keys.extend(self.routes.keys().chain(self.orders.keys()));
         keys.extend(self.parked.keys());
         keys
@@ -72,25 +72,13 @@ impl Elsewhere {
 
     /// What is promised of all keys together.
     pub(in crate::store) fn validate(&self) -> Valid {
-        let Self { me, epoch, servers, lost, replica, collecting, draining, .. } = self;
-        require(servers.windows(2).all(|pair| pair[0] < pair[1]), || {
-            format!("the servers are not in order: {servers:?}")
-        })?;
-        require(collecting.is_none_or(|expected| expected > *epoch), || {
-            format!("policy {collecting:?} is expected, and policy {epoch} is known")
-        })?;
-        require(self.unsaid.is_none() || collecting.is_some(), || {
+        self.servers.validate()?;
+        let collecting = self.servers.collecting;
+        require(self.copies.unsaid.is_none() || collecting.is_some(), || {
             "confirmations wait for a policy, and none is expected".to_owned()
         })?;
-        let able = |server: &NodeId| {
-            // A dead one is the replica until the policy comes that says so.
-            (servers.contains(server) && !draining.contains(server)) || lost.contains(server)
-        };
-        require(replica.is_none_or(|replica| replica != *me && able(&replica)), || {
-            format!("the replica of {me} is {replica:?}; the servers are {servers:?}")
-        })?;
+        self.replica.validate(&self.servers)?;
         self.parked.validate()?;
-        self.seeds.validate()?;
         self.validate_commands()
     }
 
@@ -99,12 +87,7 @@ impl Elsewhere {
         self.validate_others(pieces)?;
         self.validate_leaving(key, pieces)?;
         self.validate_waiting(key, pieces)?;
-        let of_key = self.copies.range((key, NodeId::MIN)..=(key, NodeId::MAX));
-        for ((_, owner), copies) in of_key {
-            let named = |broken: String| format!("its copies for {owner}: {broken}");
-            self.validate_copies(*owner, copies).map_err(named)?;
-        }
-        Ok(())
+        self.copies.validate_key(key, self.servers.me)
     }
 
     /// What is here has a term, and came from others and is copied to others only.
@@ -117,8 +100,11 @@ impl Elsewhere {
                 former_copy.map(|former| former.at),
                 source.map(|source| source.server),
             ];
-            require(!others.contains(&Some(self.me)), || {
-                format!("piece {from}..{to} of {} came from, or is copied to, itself", self.me)
+            require(!others.contains(&Some(self.servers.me)), || {
+                format!(
+                    "piece {from}..{to} of {} came from, or is copied to, itself",
+                    self.servers.me
+                )
             })?;
         }
         Ok(())
@@ -133,7 +119,7 @@ impl Elsewhere {
         disjoint(ranges, u64::MAX).map_err(|broken| format!("of what is leaving {broken}"))?;
         for gone in leaving {
             let PieceName { from, to, term, .. } = gone.written.piece;
-            require(gone.to != self.me, || format!("{from}..{to} leaves for where it is"))?;
+            require(gone.to != self.servers.me, || format!("{from}..{to} leaves for where it is"))?;
             require(gone.term + 1 == term, || {
                 format!("{from}..{to} left under {term}, not {} + 1", gone.term)
             })?;
@@ -163,17 +149,6 @@ impl Elsewhere {
             })?;
         }
         Ok(())
-    }
-
-    fn validate_copies(&self, owner: NodeId, copies: &[Copy]) -> Valid {
-        require(!copies.is_empty(), || "there are none, and they are listed".to_owned())?;
-        require(owner != self.me, || "it is its own replica".to_owned())?;
-        let length = copies.first().map_or(0, |copy| copy.length);
-        let mut ranges: Vec<(u64, u64)> =
-            copies.iter().map(|copy| (copy.piece.from, copy.piece.to)).collect();
-        ranges.sort_unstable();
-        disjoint(ranges, length)?;
-        copies.iter().try_for_each(|copy| copy.piece.validate())
     }
 }
 

@@ -7,21 +7,17 @@ use std::time::Duration;
 use super::{LeavingKey, Opaque, Owned, Step};
 use crate::store::moving::changes::{Claimant, News};
 use crate::wire::elastic::{Claim, Holding, KeyRoute, OPAQUE_END};
-use crate::wire::word::{Policy, RoutedPolicy};
+use crate::wire::word::RoutedPolicy;
 use crate::wire::{Key, NodeId};
 
 impl Opaque {
     /// The scheduler makes a policy: says what it has. Until the policy comes no new keys are made
     /// here, and no former owner is told that its key has come.
     pub fn collect(&mut self, epoch: u64, lost: &[NodeId]) -> Vec<Claim> {
-        self.lost.extend(lost);
-        if epoch > self.epoch {
-            self.collecting = self.collecting.max(Some(epoch));
-        }
+        self.servers.collect(epoch, lost);
         // What left for one of them now would be claimed by nobody.
-        let lost = &self.lost;
         for (key, owned) in &mut self.keys {
-            owned.order = owned.order.filter(|order| !lost.contains(&order.to));
+            owned.order = owned.order.filter(|order| !self.servers.is_gone(order.to));
             if owned.order.is_none() {
                 self.ordered.remove(key);
             }
@@ -55,16 +51,15 @@ impl Opaque {
     /// The newest policy that it knows.
     #[must_use]
     pub const fn epoch(&self) -> u64 {
-        self.epoch
+        self.servers.epoch
     }
 
     /// A new policy. One that is older than what is known, or expected, is ignored.
     pub fn policy(&mut self, now: Duration, routed: &RoutedPolicy, steps: &mut Vec<Step>) {
         let RoutedPolicy { policy, routes } = routed;
-        if policy.epoch < self.epoch || self.collecting.is_some_and(|epoch| policy.epoch < epoch) {
+        if !self.servers.obey(policy) {
             return;
         }
-        self.obey(policy);
         for KeyRoute { key, route } in routes.iter().filter(|known| known.route.is_opaque()) {
             self.learn(*key, *route);
         }
@@ -74,7 +69,7 @@ impl Opaque {
         for key in self.keys.keys().copied().collect::<Vec<_>>() {
             if let Some(owned) = self.keys.get_mut(&key) {
                 owned.order = None;
-                owned.source = owned.source.filter(|source| !self.lost.contains(source));
+                owned.source = owned.source.filter(|source| !self.servers.is_gone(*source));
             }
             self.say_moved(key, steps);
             self.let_through(now, key, steps);
@@ -84,28 +79,14 @@ impl Opaque {
         self.look_at_all();
     }
 
-    fn obey(&mut self, policy: &Policy) {
-        self.epoch = policy.epoch;
-        let former = std::mem::replace(&mut self.servers, policy.servers.clone());
-        self.lost.extend(&policy.lost);
-        // Those that were there and are not any more are released. (One that has just joined knew
-        // of nobody.)
-        let released = former.iter().filter(|server| !self.servers.contains(server));
-        self.lost.extend(released);
-        if policy.homes.len() == self.view.ranks() {
-            self.homes.clone_from(&policy.homes);
-        }
-        self.collecting = None;
-    }
-
     /// What left for a server that died before it came there, if the policy says that it is this
     /// one's.
     fn take_back_from_lost(&mut self, now: Duration, routes: &[KeyRoute], steps: &mut Vec<Step>) {
         for KeyRoute { key, route } in routes {
-            let gone = |leaving: &&LeavingKey| self.is_gone(leaving.to);
+            let gone = |leaving: &&LeavingKey| self.servers.is_gone(leaving.to);
             let left = self.leaving.get(key).filter(gone).is_some();
             if left
-                && route.owner == self.config.id
+                && route.owner == self.servers.me
                 && let Some(LeavingKey { owned, .. }) = self.leaving.remove(key)
             {
                 self.keep(now, *key, Owned { term: route.term.max(owned.term), ..owned }, steps);

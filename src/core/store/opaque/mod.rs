@@ -44,11 +44,12 @@ use self::first_pushes::FirstPushes;
 use self::visitors::{Customer, Visitors};
 use super::moving::changes::Changes;
 use super::moving::parked::Parked;
+use super::moving::servers::LiveServers;
 use super::pieces::marks::Marks;
 use super::view::RankRanges;
 use super::{Answer, Outgoing};
 use crate::wire::elastic::Route;
-use crate::wire::{Key, Meta, NodeId, server_id};
+use crate::wire::{Key, Meta, NodeId};
 
 pub use self::requests::{AnswerOutcome, Fetch};
 
@@ -144,14 +145,7 @@ struct Given {
 pub struct Opaque {
     config: OpaqueConfig,
     view: RankRanges,
-    epoch: u64,
-    servers: Vec<NodeId>,
-    /// By rank: where new keys go.
-    homes: Vec<NodeId>,
-    /// Servers that are dead or released.
-    lost: BTreeSet<NodeId>,
-    /// It has said what it has, and the policy that follows from it is not here yet.
-    collecting: Option<u64>,
+    servers: LiveServers,
     keys: BTreeMap<Key, Owned>,
     /// Where keys are that are not here.
     routes: BTreeMap<Key, Route>,
@@ -176,15 +170,10 @@ impl Opaque {
     /// A server without keys.
     #[must_use]
     pub fn new(config: OpaqueConfig) -> Self {
-        let servers: Vec<NodeId> = (0..config.servers).map(server_id).collect();
         Self {
             view: RankRanges::new(config.servers),
             config,
-            epoch: 0,
-            homes: servers.clone(),
-            servers,
-            lost: BTreeSet::new(),
-            collecting: None,
+            servers: LiveServers::new(config.id, config.servers, false),
             keys: BTreeMap::new(),
             routes: BTreeMap::new(),
             leaving: BTreeMap::new(),
@@ -197,10 +186,6 @@ impl Opaque {
             remains: BTreeMap::new(),
             changes: Changes::default(),
         }
-    }
-
-    fn is_gone(&self, server: NodeId) -> bool {
-        self.lost.contains(&server)
     }
 
     /// Remembers where a key is.

@@ -25,10 +25,10 @@ impl Opaque {
     pub fn orders(&mut self, now: Duration, orders: &[Order], steps: &mut Vec<Step>) {
         for order in orders {
             let (key, to) = (order.key, order.owner);
-            let possible = self.servers.contains(&to) && !self.is_gone(to);
+            let possible = self.servers.has(to);
             let whole = (order.from, order.to) == (0, OPAQUE_END);
             let Some(owned) = self.keys.get_mut(&key) else { continue };
-            if to == self.config.id {
+            if to == self.servers.me {
                 self.take_back_order(now, key, steps);
             } else if possible && whole && owned.first.are_complete() {
                 let since = owned.order.map_or(now, |order| order.since);
@@ -146,7 +146,7 @@ impl Opaque {
         frames: &[Bytes],
         steps: &mut Vec<Step>,
     ) -> Result<(), StoreError> {
-        if self.is_gone(from) {
+        if self.servers.is_gone(from) {
             return Ok(());
         }
         match transfer {
@@ -211,7 +211,7 @@ impl Opaque {
                 app_id: self.config.app_id,
                 customer_id: kept.push.customer,
                 sender: kept.push.worker,
-                recver: self.config.id,
+                recver: self.servers.me,
                 timestamp: number,
                 request: true,
                 push: true,
@@ -269,7 +269,7 @@ impl Opaque {
     /// Tells the former owner that a key is here. Between claims and policy it is not told: it must
     /// still claim what this server's claims may not have had.
     pub(super) fn say_moved(&mut self, key: Key, steps: &mut Vec<Step>) {
-        if self.collecting.is_some() {
+        if self.servers.collecting.is_some() {
             return;
         }
         if let Some(owned) = self.keys.get_mut(&key)
@@ -323,7 +323,7 @@ impl Opaque {
 
     /// A key that had left is this server's again: the application still has it.
     pub(super) fn keep(&mut self, now: Duration, key: Key, owned: Owned, steps: &mut Vec<Step>) {
-        self.learn(key, route(owned.term, self.config.id));
+        self.learn(key, route(owned.term, self.servers.me));
         self.keys.insert(key, Owned { exporting: false, order: None, ..owned });
         self.changes.of(key);
         self.unpark(now, key, steps);

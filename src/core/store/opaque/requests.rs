@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::visitors::{Customer, who};
 use super::{GIVEN_MAX, Given, HOLD, Opaque, Owned, Step};
+use crate::store::moving::servers::Place;
 use crate::store::outbound::{Answer, done};
 use crate::store::pieces::limits::TENSORS_MAX;
 use crate::store::pieces::name::Name;
@@ -33,16 +34,6 @@ pub struct Fetch {
     who: Customer,
     /// Pushes that its customer had made when it asked.
     pushes: u64,
-}
-
-/// Where a request is served.
-pub(super) enum Place {
-    Here,
-    /// Nowhere yet: it makes the key.
-    New,
-    /// When the key is here, or a policy.
-    Later,
-    Again(Vec<Route>),
 }
 
 /// What is done with requests for a key that is to leave.
@@ -73,13 +64,13 @@ impl Opaque {
             return self.again(request, Vec::new(), steps);
         }
         match self.place(key, &placed) {
-            Place::Here => self.here(now, key, request, frames, steps),
+            Place::Here(_) | Place::Within(_) => self.here(now, key, request, frames, steps),
             Place::New if self.keys.len() >= TENSORS_MAX => {
                 steps.push(refused(request, "the server may hold no more keys"));
             }
             Place::New => {
                 // (docs/elastic.md, "The view above, the truth below")
-                let owned = Owned { term: (self.epoch << 32) + 1, ..Owned::default() };
+                let owned = Owned { term: (self.servers.epoch << 32) + 1, ..Owned::default() };
                 self.keys.insert(key, owned);
                 self.changes.of(key);
                 self.here(now, key, request, frames, steps);
@@ -104,33 +95,20 @@ impl Opaque {
     }
 
     pub(super) fn place(&self, key: Key, placed: &Placed) -> Place {
-        if self.epoch < placed.epoch {
+        if self.servers.epoch < placed.epoch {
             return Place::Later;
         }
         if let Some(owned) = self.keys.get(&key) {
-            return if owned.term >= placed.term { Place::Here } else { Place::Later };
+            return if owned.term >= placed.term { Place::Here(0) } else { Place::Later };
         }
         match self.routes.get(&key) {
-            Some(route) if route.owner != self.config.id && route.term >= placed.term => {
+            Some(route) if route.owner != self.servers.me && route.term >= placed.term => {
                 Place::Again(vec![*route])
             }
             // It is on its way here.
             Some(_) => Place::Later,
             None if placed.term > 0 => Place::Later,
-            None => self.place_new(key, placed),
-        }
-    }
-
-    /// Of a key that this server has never heard of.
-    fn place_new(&self, key: Key, placed: &Placed) -> Place {
-        let home = self.view.rank(key).and_then(|rank| self.homes.get(rank));
-        if home != Some(&self.config.id) || placed.after > 0 {
-            // The worker does not know the policy yet by which it is somewhere else.
-            Place::Again(Vec::new())
-        } else if self.collecting.is_some() {
-            Place::Later
-        } else {
-            Place::New
+            None => self.servers.place_new(&self.view, key, placed),
         }
     }
 
@@ -274,9 +252,9 @@ impl Opaque {
     /// An answer says what its worker does not know yet of where the key is.
     fn taught(&self, key: Key, mut request: Meta) -> Meta {
         if let (Some(placed), Some(owned)) = (&mut request.placed, self.keys.get(&key)) {
-            placed.epoch = self.epoch;
+            placed.epoch = self.servers.epoch;
             if owned.term != placed.term {
-                placed.routes = vec![route(owned.term, self.config.id)];
+                placed.routes = vec![route(owned.term, self.servers.me)];
             }
         }
         request
@@ -293,7 +271,7 @@ impl Opaque {
         let Some(placed) = &mut request.placed else {
             return steps.push(refused(request, "the key is not on this server"));
         };
-        (placed.again, placed.routes, placed.epoch) = (true, routes, self.epoch);
+        (placed.again, placed.routes, placed.epoch) = (true, routes, self.servers.epoch);
         steps.push(Step::Answer(done(request)));
     }
 }

@@ -12,9 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
-use super::requests::Place;
 use super::{GIVEN_MAX, LeavingKey, Opaque, Owned};
 use crate::invariant::{Valid, debug, require};
+use crate::store::moving::servers::Place;
 use crate::values::key_at;
 use crate::wire::Key;
 
@@ -27,7 +27,7 @@ impl Opaque {
     pub fn validate(&self) -> Valid {
         self.validate_own()?;
         for (key, Owned { term, .. }) in &self.keys {
-            let route = self.routes.get(key).filter(|route| route.owner != self.config.id);
+            let route = self.routes.get(key).filter(|route| route.owner != self.servers.me);
             require(route.is_none_or(|route| route.term <= *term), || {
                 format!("key {key} is here under term {term}, and by {route:?} elsewhere since")
             })?;
@@ -37,10 +37,7 @@ impl Opaque {
 
     /// What it promises whatever others say.
     fn validate_own(&self) -> Valid {
-        let Self { epoch, collecting, .. } = self;
-        require(collecting.is_none_or(|expected| expected > *epoch), || {
-            format!("policy {collecting:?} is expected, and policy {epoch} is known")
-        })?;
+        self.servers.validate()?;
         self.validate_given()?;
         self.parked.validate()?;
         self.held.validate()?;
@@ -107,7 +104,7 @@ impl Opaque {
 
     fn validate_owned(&self, owned: &Owned) -> Valid {
         let Owned { term, order, source, .. } = owned;
-        let me = self.config.id;
+        let me = self.servers.me;
         require(*term > 0, || "it has no term".to_owned())?;
         require(order.is_none_or(|order| order.to != me), || {
             format!("it is to go to {me}, where it is")
@@ -119,7 +116,7 @@ impl Opaque {
 
     fn validate_leaving(&self, LeavingKey { to, owned }: &LeavingKey) -> Valid {
         let Owned { open, order, exporting, source, .. } = owned;
-        require(*to != self.config.id, || format!("it left for {to}, where it is"))?;
+        require(*to != self.servers.me, || format!("it left for {to}, where it is"))?;
         require(*open == 0 && order.is_none() && !exporting && source.is_none(), || {
             format!(
                 "it left while {open} requests were with the application; order {order:?}, \
@@ -132,7 +129,7 @@ impl Opaque {
     fn validate_waiting(&self, key: Key) -> Valid {
         let has_order = |owned: &Owned| owned.order.is_some() || owned.exporting;
         // What was to go to a dead server is let through with the policy that says so.
-        let held = self.keys.get(&key).is_some_and(has_order) || self.collecting.is_some();
+        let held = self.keys.get(&key).is_some_and(has_order) || self.servers.collecting.is_some();
         let first = self.held.of(key).next();
         require(held || first.is_none(), || {
             let number = first.map(|request| (request.sender, request.timestamp));

@@ -8,7 +8,6 @@
 //! Pure. May touch `wire` types and `values`. Must know neither requests nor other servers: nothing
 //! of the store but its errors.
 
-pub(super) mod attendance;
 pub(super) mod awaited;
 pub(super) mod contribution;
 mod contributors;

@@ -1,5 +1,5 @@
 //! Which open rounds wait, for how long and for whom, and when it is time to say so. Pure: the time
-//! is an argument. May touch what the store may.
+//! is an argument. May touch pieces.
 
 use std::collections::BTreeMap;
 use std::fmt;

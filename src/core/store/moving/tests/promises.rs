@@ -120,9 +120,9 @@ fn what_waits_for_nothing_is_named() {
             },
             "1 rounds wait, and 0 are open",
         ),
-        (|store| elastic(store).collecting = Some(1), "policy Some(1) is expected"),
-        (|store| elastic(store).unsaid = Some(Default::default()), "none is expected"),
-        (|store| elastic(store).replica = Some(8), "the replica of 8 is Some(8)"),
+        (|store| elastic(store).servers.collecting = Some(1), "policy Some(1) is expected"),
+        (|store| elastic(store).copies.unsaid = Some(Default::default()), "none is expected"),
+        (|store| elastic(store).replica.at = Some(8), "the replica of 8 is Some(8)"),
     ];
     for (spoil, text) in all {
         let found = spoilt(8, spoil).expect_err(text);
@@ -140,11 +140,11 @@ fn what_is_wrong_with_what_left_and_with_copies_is_named() {
         ),
         (8, |store| elastic(store).leaving.get_mut(&key()).unwrap()[0].to = 8, "where it is"),
         (8, |store| elastic(store).leaving.get_mut(&key()).unwrap()[0].term = 1, "not 1 + 1"),
-        (8, |store| elastic(store).servers.reverse(), "the servers are not in order"),
+        (8, |store| elastic(store).servers.live.reverse(), "the servers are not in order"),
         (
             10,
             |store| {
-                let copies = &mut elastic(store).copies;
+                let copies = &mut elastic(store).copies.of;
                 let copy = copies.remove(&(key(), 8)).unwrap();
                 copies.insert((key(), 10), copy);
             },

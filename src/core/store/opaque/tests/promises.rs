@@ -35,7 +35,10 @@ fn what_is_wrong_is_named() {
         ),
         (|server| owned(server).term = 0, "it has no term"),
         (|server| owned(server).source = Some(8), "it came from 8, where it is"),
-        (|server| server.collecting = Some(1), "policy Some(1) is expected, and policy 1 is known"),
+        (
+            |server| server.servers.collecting = Some(1),
+            "policy Some(1) is expected, and policy 1 is known",
+        ),
         (
             |server| assert!(server.held.push(KEY, &push(9, 2), &[])),
             "request Some((9, 2)) is held, and the key is not to leave",
