@@ -13,11 +13,11 @@ use bytes::Bytes;
 use pslite::node::{Customer, Lookup, Postoffice};
 use pslite::transport::carrier::{Endpoint, SendMode};
 use pslite::transport::zmq::{Answers, ZmqOptions, ZmqTransport};
-use pslite::wire::elastic::Placed;
+use pslite::wire::elastic::PartAsk;
 use pslite::wire::word::{Policy, RoutedPolicy, Word};
 use pslite::wire::{
-    Command, Control, DataType, Dialect, Message, Meta, Node, NodeId, Role, SCHEDULER, ability,
-    server_id, worker_id,
+    Command, Control, DataType, Dialect, Message, Meta, Node, NodeId, Payload, Role, SCHEDULER,
+    ability, server_id, worker_id,
 };
 
 use ports::free_port;
@@ -151,7 +151,7 @@ impl Job {
         let office = Arc::clone(&server);
         let starts = thread::spawn(move || office.start(0, false).unwrap());
         let registers = |meta: &Meta| {
-            let control = meta.control.as_ref()?;
+            let control = meta.control()?;
             (control.command == Command::AddNode).then(|| control.nodes[0].clone())
         };
         let known = Node { id: server_id(0), ..scheduler.hear("registration", registers) };
@@ -201,7 +201,7 @@ fn push() -> Message {
             .into_iter()
             .map(|of| of as i32)
             .collect(),
-        placed: Some(Placed { init: true, epoch: 1, ..Placed::default() }),
+        payload: Payload::Ask(PartAsk { init: true, epoch: 1, ..PartAsk::default() }),
         ..Meta::default()
     };
     let values: Vec<u8> = VALUE.iter().flat_map(|value| value.to_le_bytes()).collect();
@@ -226,11 +226,10 @@ fn a_push_before_the_first_policy_makes_a_key_that_moves() {
     let policy = RoutedPolicy { policy, routes: Vec::new() };
     job.tell(Control::saying(Word::Policy { policy, text: String::new() }));
     job.worker.hear("answer", |meta| is_answer(meta).then_some(()));
-    let claims =
-        job.scheduler.hear("claim", |meta| match meta.control.as_ref()?.word.as_deref()? {
-            Word::Claims(word) if !word.claims.is_empty() => Some(word.claims.clone()),
-            _ => None,
-        });
+    let claims = job.scheduler.hear("claim", |meta| match meta.control()?.word.as_deref()? {
+        Word::Claims(word) if !word.claims.is_empty() => Some(word.claims.clone()),
+        _ => None,
+    });
     assert_eq!((claims.len(), claims[0].key, claims[0].length), (1, KEY, VALUE.len() as u64));
     job.end();
 }

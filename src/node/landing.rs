@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 use crate::sync::lock;
 use pslite_core::kv::Assembled;
 use pslite_core::values::{KvPairs, iter_lens};
-use pslite_core::wire::elastic::Placed;
+use pslite_core::wire::elastic::PartReply;
 use pslite_core::wire::{Meta, NodeId, server_id};
 use pslite_transport::{CallersMemory, MemoryClaim};
 
@@ -109,12 +109,12 @@ impl Landings {
     pub(super) fn place(&self, from: NodeId, meta: &Meta, len: u64) -> Option<MemoryClaim> {
         let open = lock(&self.0);
         let LandingTarget { destination, spans } = open.get(&meta.timestamp)?;
-        let answers = |span: &&Span| match &meta.placed {
-            Some(placed) => span.rank == placed.slice as usize,
+        let answers = |span: &&Span| match meta.reply() {
+            Some(reply) => span.rank == reply.slice as usize,
             None => server_id(span.rank) == from,
         };
         let span = spans.iter().find(answers)?;
-        let (at, expected) = span.part(meta.placed.as_ref())?;
+        let (at, expected) = span.part(meta.reply())?;
         let fits = u64::try_from(expected) == Ok(len);
         fits.then(|| destination.memory.claim(at..at.checked_add(expected)?)).flatten()
     }
@@ -143,15 +143,15 @@ impl Landings {
 
 impl Span {
     /// Where a part of it is, and how long; all of it if nothing else is said.
-    fn part(&self, placed: Option<&Placed>) -> Option<(usize, usize)> {
-        let Some(placed) = placed.filter(|placed| placed.to != 0) else {
+    fn part(&self, reply: Option<&PartReply>) -> Option<(usize, usize)> {
+        let Some(reply) = reply.filter(|reply| reply.to != 0) else {
             return Some((self.at, self.len));
         };
         let bytes = |elements: u64| {
             let bytes = elements.checked_mul(self.element)?;
             usize::try_from(bytes).ok().filter(|bytes| *bytes <= self.len)
         };
-        let (from, to) = (bytes(placed.from)?, bytes(placed.to)?);
+        let (from, to) = (bytes(reply.from)?, bytes(reply.to)?);
         Some((self.at.checked_add(from)?, to.checked_sub(from)?))
     }
 }

@@ -13,8 +13,9 @@ fn destination(bytes: usize, lens: Bytes) -> Destination {
 }
 
 fn answer(timestamp: i32, part: Option<(u32, u64, u64)>) -> Meta {
-    let placed = part.map(|(slice, from, to)| Placed { slice, from, to, ..Placed::default() });
-    Meta { timestamp, placed, ..Meta::default() }
+    let placed =
+        part.map(|(slice, from, to)| PartReply { slice, from, to, ..PartReply::default() });
+    Meta { timestamp, payload: placed.into(), ..Meta::default() }
 }
 
 /// A pull of three servers' keys into so many bytes, of which the first server has two keys.

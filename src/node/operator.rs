@@ -16,7 +16,7 @@ use crate::address;
 use crate::error::{NodeError, Result};
 use pslite_core::scheduler::Status;
 use pslite_core::wire::word::{AnswerWay, OperatorAnswer, Word};
-use pslite_core::wire::{self, Control, Message, NodeId, SCHEDULER};
+use pslite_core::wire::{self, Control, Message, NodeId, Payload, SCHEDULER};
 use pslite_observe::awake;
 use pslite_transport::address as net;
 use pslite_transport::carrier::{Endpoint, TransportError};
@@ -205,7 +205,8 @@ impl Operator {
 
 /// What an operator is told, if the frame tells it.
 fn answer_of(meta: Option<&Bytes>) -> Option<AnswerOrRefusal> {
-    match *wire::decode_meta(meta?).ok()?.control?.word? {
+    let Payload::Control(control) = wire::decode_meta(meta?).ok()?.payload else { return None };
+    match *control.word? {
         Word::Told(told) => Some(told),
         _ => None,
     }

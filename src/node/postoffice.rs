@@ -145,7 +145,7 @@ impl Postoffice {
     /// started.
     pub fn send(&self, message: Message) -> Result<()> {
         let meta = &message.meta;
-        if meta.app_id == EMPTY || meta.control.is_some() {
+        if meta.app_id == EMPTY || meta.control().is_some() {
             let text = "only messages to an application can be sent: app_id says to which";
             return Err(NodeError::Invalid(text.to_owned()));
         }

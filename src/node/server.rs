@@ -31,7 +31,7 @@ use pslite_core::wire::elastic::Order;
 use pslite_core::wire::save::{SaveAsked, SaveTold};
 use pslite_core::wire::trees::Overlay;
 use pslite_core::wire::word::RoutedPolicy;
-use pslite_core::wire::{Message, Meta, NodeId};
+use pslite_core::wire::{Message, Meta, NodeId, Payload};
 use pslite_observe::log::{self, Level};
 
 /// See the module.
@@ -154,7 +154,7 @@ impl ServerCustomer {
         {
             return;
         }
-        let of_worker = message.meta.transfer.is_none() && message.meta.hop.is_none();
+        let of_worker = matches!(message.meta.payload, Payload::Plain | Payload::Ask(_));
         if !message.meta.simple_app && of_worker {
             self.front.note_request(&node, &message);
         }
@@ -163,7 +163,7 @@ impl ServerCustomer {
         {
             return;
         }
-        if message.meta.push && message.meta.placed.as_ref().is_some_and(|placed| placed.asks) {
+        if message.meta.push && message.meta.ask().is_some_and(|ask| ask.asks) {
             return self.knows_no_tree(&node, message.meta);
         }
         if self.store_server.get().is_some() {
@@ -175,7 +175,7 @@ impl ServerCustomer {
 
     /// A worker asks how to push, and nobody here sums along trees: it pushes alone.
     fn knows_no_tree(&self, node: &Result<NodeRef>, mut request: Meta) {
-        request.placed.iter_mut().for_each(|placed| placed.again = true);
+        request.answering().into_iter().for_each(|reply| reply.again = true);
         if let Err(error) = self.respond_over(node, &request, KvPairs::default()) {
             log::write(Level::Warning, &error.to_string());
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::customers::{CustomerKey, Customers};
 use crate::landing::VALS;
-use pslite_core::wire::{self, NodeId};
+use pslite_core::wire::{self, NodeId, Payload};
 use pslite_transport::native::{Place, Sink};
 
 /// Asks the customers of this process.
@@ -20,8 +20,8 @@ impl Sink for PullLanding {
     fn place(&self, from: Option<NodeId>, meta: &[u8], lengths: &[u64]) -> Option<Place> {
         let (from, len) = (from?, *lengths.get(VALS)?);
         let meta = wire::decode_meta(meta).ok()?;
-        let is_answer = !meta.request && !meta.simple_app && meta.control.is_none();
-        if !is_answer || meta.transfer.is_some() || !meta.error.is_empty() {
+        let of_server = matches!(meta.payload, Payload::Plain | Payload::Reply(_));
+        if !of_server || meta.request || meta.simple_app || !meta.error.is_empty() {
             return None;
         }
         let customer_id = if self.is_worker { meta.customer_id } else { meta.app_id };

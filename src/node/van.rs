@@ -306,7 +306,7 @@ impl Van {
         self.state.settings.dialect.is_byteps()
             && self.state.settings.role != Role::Worker
             && wire::is_worker(to)
-            && meta.control.is_none()
+            && meta.control().is_none()
             && !meta.simple_app
     }
 
@@ -420,7 +420,7 @@ impl RunningNode for Van {
 /// sends them answers the program. Each key has one of them under way at a time.
 pub(super) const fn mode_of(message: &Message) -> SendMode {
     let meta = &message.meta;
-    if meta.hop.is_some() || meta.background { SendMode::Queue } else { SendMode::Block }
+    if meta.payload.is_hop() || meta.background { SendMode::Queue } else { SendMode::Block }
 }
 
 /// The way that answers take.

@@ -77,7 +77,7 @@ pub(crate) struct WorkerCustomer {
     base: Arc<Base>,
     requests: Mutex<Requests>,
     /// Never held while `requests` is locked.
-    calls: Calls<Payload>,
+    calls: Calls<RequestEnd>,
     /// Where the answers of pulls are received. Locked after `requests`, if both are.
     landings: Arc<Landings>,
     /// For the threads that wait for the end of a request.
@@ -91,7 +91,7 @@ pub(crate) struct WorkerCustomer {
 }
 
 struct Requests {
-    side: WorkerSide<Payload>,
+    side: WorkerSide<RequestEnd>,
     /// Bytes of one value, if this is a KVWorker.
     value_size: Option<usize>,
     waiters: Waiters,
@@ -114,7 +114,7 @@ impl Requests {
 }
 
 /// What a KVWorker's request leaves for its end.
-enum Payload {
+enum RequestEnd {
     /// A request of the program.
     Program { sink: Option<Box<dyn PullSink>>, done: Done },
     /// One of this worker's own, about that wire key (`exchange`).
@@ -185,11 +185,11 @@ impl WorkerCustomer {
     }
 
     /// Runs the end of a request, then wakes the threads that wait for it (kv_app.h:616).
-    fn end(&self, finished: Finished<Payload>) {
+    fn end(&self, finished: Finished<RequestEnd>) {
         let Finished { ts, payload, outcome } = finished;
         let (sink, done) = match payload {
-            Payload::Program { sink, done } => (sink, done),
-            Payload::Own(key) => return self.own_over(ts, key, outcome),
+            RequestEnd::Program { sink, done } => (sink, done),
+            RequestEnd::Own(key) => return self.own_over(ts, key, outcome),
         };
         // From here on the memory is the caller's again.
         self.landings.close(ts);

@@ -9,7 +9,7 @@ use super::awake;
 use super::events::{Counted, Label};
 use super::histogram::Histogram;
 use super::snapshot::{Snapshot, Value, peer_name};
-use pslite_core::wire::{Meta, NodeId};
+use pslite_core::wire::{Meta, NodeId, Payload};
 
 /// What a message is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl MessageKind {
     /// The kind of a message.
     #[must_use]
     pub const fn of(meta: &Meta) -> Self {
-        if meta.control.is_some() {
+        if matches!(meta.payload, Payload::Control(_)) {
             Self::Control
         } else if meta.request {
             Self::of_request(meta)

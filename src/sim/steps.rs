@@ -3,7 +3,7 @@
 
 use pslite_core::wire::transfer::TransferKind;
 use pslite_core::wire::word::Word;
-use pslite_core::wire::{Message, Role};
+use pslite_core::wire::{Message, Payload, Role};
 
 /// What a message does for a job whose pieces move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,11 +33,9 @@ impl Step {
     #[must_use]
     pub fn of(message: &Message) -> Option<Self> {
         let meta = &message.meta;
-        if let Some(transfer) = &meta.transfer {
-            return Some(Self::Transfer(transfer.kind()));
-        }
-        if let Some(word) = meta.control.as_ref().and_then(|control| control.word.as_ref()) {
-            return Some(match **word {
+        Some(match &meta.payload {
+            Payload::Transfer(transfer) => Self::Transfer(transfer.kind()),
+            Payload::Control(control) => match **control.word.as_ref()? {
                 Word::Report { .. } => return None,
                 Word::Policy { .. } => Self::Policy,
                 Word::Collect { .. } => Self::Collect,
@@ -45,10 +43,11 @@ impl Step {
                 Word::Orders { .. } => Self::Orders,
                 Word::Leave { .. } => Self::Leave,
                 _ => Self::Word,
-            });
-        }
-        let about_values = meta.control.is_none() && !meta.simple_app;
-        about_values.then_some(if meta.request { Self::Request } else { Self::Answer })
+            },
+            _ if meta.simple_app => return None,
+            _ if meta.request => Self::Request,
+            _ => Self::Answer,
+        })
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use pslite_core::wire::elastic::{Claim, KeyRoute, Mark, Placed, Route};
+use pslite_core::wire::elastic::{Claim, KeyRoute, Mark, PartAsk, PartReply, Route};
 use pslite_core::wire::transfer::{PieceCut, PieceName, RoundSum, Transfer, WrittenPiece};
-use pslite_core::wire::trees::{Hop, Overlay, TreeNode};
+use pslite_core::wire::trees::{Hop, Overlay, Ticket, TreeNode};
 use pslite_core::wire::word::{ClaimWord, RoutedPolicy, Word};
-use pslite_core::wire::{Control, Message, Meta};
+use pslite_core::wire::{Control, Message, Meta, Payload};
 
 /// A message, for people.
 pub(super) struct Telling<'a>(pub(super) &'a Message);
@@ -15,14 +15,14 @@ impl fmt::Display for Telling<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let meta = &self.0.meta;
         write!(f, "from {}: ", meta.sender)?;
-        match (&meta.control, &meta.transfer) {
-            (Some(control), _) => tell_control(f, meta, control),
-            (None, Some(transfer)) => tell_transfer(f, transfer),
-            (None, None) if meta.simple_app => {
+        match &meta.payload {
+            Payload::Control(control) => tell_control(f, meta, control),
+            Payload::Transfer(transfer) => tell_transfer(f, transfer),
+            _ if meta.simple_app => {
                 write!(f, "command {} ts {}", meta.head, meta.timestamp)?;
                 tell_rest(f, meta)
             }
-            (None, None) => tell_values(f, meta),
+            _ => tell_values(f, meta),
         }
     }
 }
@@ -45,34 +45,50 @@ fn tell_values(f: &mut fmt::Formatter<'_>, meta: &Meta) -> fmt::Result {
     let push = if meta.push { "push" } else { "" };
     let pull = if meta.pull { "pull" } else { "" };
     write!(f, "{push}{pull} ts {}", meta.timestamp)?;
-    if let Some(placed) = &meta.placed {
-        let Placed { slice, from, to, term, epoch, again, routes, after, life, init, .. } = placed;
-        let Placed { ahead, ticket, overlay, asks, .. } = placed;
+    if let Some(ask) = meta.ask() {
+        let PartAsk { slice, from, to, term, epoch, after, life, init, ahead, asks, .. } = ask;
         write!(f, " slice {slice} {from}..{to} term {} epoch {epoch}", Term(*term))?;
         if *after > 0 {
             write!(f, " after {}", after - 1)?;
         }
-        if *life > 0 {
-            write!(f, " life {life}")?;
-        }
+        tell_life(f, *life)?;
         f.write_str(if *init { " init" } else { "" })?;
         f.write_str(if *ahead { " ahead" } else { "" })?;
-        f.write_str(if *again { " AGAIN" } else { "" })?;
         f.write_str(if *asks { " ASKS" } else { "" })?;
-        routes.iter().try_for_each(|route| tell_route(f, route))?;
-        if let Some(ticket) = ticket {
-            write!(f, " ticket {}.{}/{}", ticket.overlay, ticket.tree, ticket.round)?;
-        }
-        if *overlay > 0 {
-            write!(f, " overlay {overlay}")?;
-        }
+        tell_ticket(f, ask.ticket.as_deref(), ask.overlay)?;
     }
-    if let Some(Hop { ticket, names, key, .. }) = meta.hop.as_deref() {
-        let kind = meta.hop.as_ref().map(|hop| hop.kind());
-        write!(f, " {kind:?} key {key} by {}.{}/{}", ticket.overlay, ticket.tree, ticket.round)?;
+    if let Some(reply) = meta.reply() {
+        let PartReply { slice, from, to, term, epoch, again, routes, life, .. } = reply;
+        write!(f, " slice {slice} {from}..{to} term {} epoch {epoch}", Term(*term))?;
+        tell_life(f, *life)?;
+        f.write_str(if *again { " AGAIN" } else { "" })?;
+        routes.iter().try_for_each(|route| tell_route(f, route))?;
+        tell_ticket(f, reply.ticket.as_deref(), reply.overlay)?;
+    }
+    if let Some(hop) = meta.hop() {
+        let Hop { ticket, names, key, .. } = hop;
+        write!(
+            f,
+            " {:?} key {key} by {}.{}/{}",
+            Some(hop.kind()),
+            ticket.overlay,
+            ticket.tree,
+            ticket.round
+        )?;
         names.iter().try_for_each(|name| write!(f, " {}@{}", name.worker, name.timestamp))?;
     }
     tell_rest(f, meta)
+}
+
+fn tell_life(f: &mut fmt::Formatter<'_>, life: u64) -> fmt::Result {
+    if life > 0 { write!(f, " life {life}") } else { Ok(()) }
+}
+
+fn tell_ticket(f: &mut fmt::Formatter<'_>, ticket: Option<&Ticket>, overlay: u64) -> fmt::Result {
+    if let Some(ticket) = ticket {
+        write!(f, " ticket {}.{}/{}", ticket.overlay, ticket.tree, ticket.round)?;
+    }
+    if overlay > 0 { write!(f, " overlay {overlay}") } else { Ok(()) }
 }
 
 fn tell_route(f: &mut fmt::Formatter<'_>, Route { from, to, term, owner }: &Route) -> fmt::Result {

@@ -11,7 +11,7 @@ use pslite::node::{Lookup, Postoffice};
 use pslite::transport::carrier::Endpoint;
 use pslite::transport::zmq::Question;
 use pslite::wire::word::{AnswerWay, Word};
-use pslite::wire::{Control, Message, decode_meta, encode_meta};
+use pslite::wire::{Control, Message, Payload, decode_meta, encode_meta};
 
 use super::ports::free_port;
 use super::{LIMIT, Scheduler, finish, pslite, text, until};
@@ -171,7 +171,8 @@ fn operators_are_answered_at_the_address_that_asked_or_not_at_all() {
     let mut question = ask(port, &victims, true);
     let answer = question.answer(LIMIT, 1 << 20).unwrap();
     let meta = decode_meta(&answer[0]).unwrap();
-    let Word::Told(told) = *meta.control.unwrap().word.unwrap() else { panic!("no answer") };
+    let Payload::Control(control) = meta.payload else { panic!("no control") };
+    let Word::Told(told) = *control.word.unwrap() else { panic!("no answer") };
     assert!(told.unwrap().text.contains("forming"));
     // Of an earlier one: a connection to where it is. So the former question is dealt with, too.
     drop(ask(port, &owns, false));

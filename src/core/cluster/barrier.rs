@@ -56,7 +56,7 @@ impl Cluster {
         control.barrier_group = ticket.group;
         let meta = Self::meta_of_barrier(ticket.customer_id, ticket.timestamp, true);
         let mut message = Message::control(control);
-        message.meta = Meta { control: message.meta.control.take(), ..meta };
+        message.meta = Meta { payload: std::mem::take(&mut message.meta.payload), ..meta };
         message
     }
 

@@ -193,7 +193,7 @@ impl Cluster {
         message: &Message,
         out: &mut Vec<Action>,
     ) {
-        let Some(control) = message.meta.control.as_deref() else { return };
+        let Some(control) = message.meta.control() else { return };
         match control.command {
             Command::AddNode => self.add_node(now, from, control, out),
             Command::Barrier | Command::InstanceBarrier => {

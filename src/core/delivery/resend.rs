@@ -183,7 +183,7 @@ impl Resender {
         message: &Message,
         peer_is_ours: bool,
     ) -> Incoming {
-        let control = message.meta.control.as_deref();
+        let control = message.meta.control();
         match control.map(|control| control.command) {
             Some(Command::Terminate) => return deliver(),
             Some(Command::Ack) => {
@@ -321,7 +321,7 @@ const fn deliver() -> Incoming {
 
 /// Stock does not keep confirmations and TERMINATE; a bare sign of life is repeated by nature.
 fn is_tracked(meta: &Meta) -> bool {
-    let Some(control) = meta.control.as_deref() else { return true };
+    let Some(control) = meta.control() else { return true };
     match control.command {
         Command::Ack | Command::Terminate => false,
         Command::Heartbeat => control.notice.is_some(),
@@ -371,7 +371,7 @@ fn acknowledge(to: NodeId, my_id: NodeId, signature: u64, sequence: u64) -> Mess
 
 /// What tells this message of a stock peer from its others.
 fn stock_name(meta: &Meta, signature: u64) -> StockName {
-    let command = meta.control.as_deref().map_or(0, |control| control.command as u32);
+    let command = meta.control().map_or(0, |control| control.command as u32);
     let flags = [meta.push, meta.pull, meta.simple_app];
     let kind = flags.iter().fold(command, |kind, flag| kind << 1 | u32::from(*flag));
     StockName { signature, customer_id: meta.customer_id, kind }

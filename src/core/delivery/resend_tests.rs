@@ -156,7 +156,7 @@ fn stock_customers_of_one_process_are_told_apart() {
     let mut other = request(3);
     other.meta.customer_id = 1;
     let mut barrier = Message::control(Control::new(Command::Barrier));
-    barrier.meta = Meta { control: barrier.meta.control, ..request(3).meta };
+    barrier.meta = Meta { payload: barrier.meta.payload, ..request(3).meta };
     let mut pull = request(3);
     pull.meta.pull = true;
     for message in [request(3), other, barrier, pull] {

@@ -33,7 +33,7 @@ use super::routes::Routes;
 use super::{KvError, Slices};
 use crate::values::kind::form_of;
 use crate::values::{Form, KeyRange, KeyRoutes, KvPairs, Misfit};
-use crate::wire::elastic::{KeyRoute, Placed, Route};
+use crate::wire::elastic::{KeyRoute, PartReply, Route};
 use crate::wire::word::RoutedPolicy;
 use crate::wire::{Key, Meta, NodeId};
 
@@ -325,25 +325,25 @@ impl Flights {
         answer: PartAnswer<'_>,
         out: &mut Vec<Outgoing>,
     ) -> Result<Answered, KvError> {
-        let PartAnswer { timestamp, from, placed, pairs, refused } = answer;
-        let Some((name, at)) = self.find(timestamp, from, placed) else {
+        let PartAnswer { timestamp, from, reply, pairs, refused } = answer;
+        let Some((name, at)) = self.find(timestamp, from, reply) else {
             return Ok(Answered::Unknown);
         };
         let Some(flight) = self.open.get_mut(&name) else { return Ok(Answered::Unknown) };
         let (key, rank) = (flight.slice.key, flight.slice.rank);
-        if let Some(placed) = placed {
-            self.routes.learn(key, &placed.routes);
-            if placed.ticket.is_some() && self.tickets.is_none() {
+        if let Some(reply) = reply {
+            self.routes.learn(key, &reply.routes);
+            if reply.ticket.is_some() && self.tickets.is_none() {
                 // Its owner knows trees of which this worker has not heard yet.
                 self.tickets = Some(Box::default());
             }
             if let (Some(tickets), Some(part)) = (&mut self.tickets, flight.parts.get_mut(at))
                 && flight.slice.meta.push
             {
-                tickets.answered(key, part, placed);
+                tickets.answered(key, part, reply);
             }
         }
-        let again = placed.is_some_and(|placed| placed.again);
+        let again = reply.is_some_and(|reply| reply.again);
         if refused {
             self.end(name, false);
             self.send_freed(now, out)?;
@@ -373,18 +373,18 @@ impl Flights {
         &self,
         timestamp: i32,
         from: NodeId,
-        placed: Option<&Placed>,
+        reply: Option<&PartReply>,
     ) -> Option<(SliceName, usize)> {
         let part = |flight: &SliceFlight, is: &dyn Fn(&Part) -> bool| {
             let at = flight.parts.iter().position(is)?;
             flight.parts[at].awaits(from).then(|| (flight.name(), at))
         };
-        match placed {
+        match reply {
             // What a server owed to a process that had this one's id and address before.
-            Some(placed) if placed.life != self.life.number() => None,
-            Some(placed) => {
-                let flight = self.open.get(&(timestamp, placed.slice))?;
-                part(flight, &|part| (part.from, part.to) == (placed.from, placed.to))
+            Some(reply) if reply.life != self.life.number() => None,
+            Some(reply) => {
+                let flight = self.open.get(&(timestamp, reply.slice))?;
+                part(flight, &|part| (part.from, part.to) == (reply.from, reply.to))
             }
             None => {
                 let mut all = self.open.range(of_request(timestamp));

@@ -6,13 +6,14 @@ use crate::values::kind::{RequestKind, command_of};
 
 /// What a server answers to a push that asks for the values of its round.
 fn answer_ahead(flights: &mut Flights, to: &Outgoing) -> Answered {
-    let kv = if placed(to).ahead {
+    let kv = if ask(to).ahead {
         KvPairs { lens: one_len(to.kv.vals.len()), ..to.kv.clone() }
     } else {
         KvPairs::default()
     };
     let mut out = Vec::new();
-    let answer = PartAnswer { pairs: kv, ..answer_to(to, placed(to)) };
+    let reply = reply(to);
+    let answer = PartAnswer { pairs: kv, ..answer_to(to, &reply) };
     let answered = flights.answered(NOW, answer, &mut out).unwrap();
     check(flights);
     answered
@@ -57,7 +58,7 @@ fn values_that_came_with_the_answers_of_all_parts_are_what_is_pulled_next() {
         let out = begin(&mut flights, slice(timestamp, true, b"abcdefgh"));
         assert_eq!(out.len(), 2);
         for message in &out {
-            assert_eq!(placed(message).ahead, timestamp == 2);
+            assert_eq!(ask(message).ahead, timestamp == 2);
             let answered = answer_ahead(&mut flights, message);
             if let Answered::Whole { brought, .. } = answered {
                 assert_eq!(brought, Brought::default(), "a push brings nobody anything");
@@ -84,7 +85,7 @@ fn a_push_that_pulls_drops_what_came_ahead() {
     let mut both = slice(3, true, b"abcdefgh");
     both.meta.pull = true;
     let out = begin(&mut flights, both);
-    assert!(out.iter().all(|message| !placed(message).ahead));
+    assert!(out.iter().all(|message| !ask(message).ahead));
     assert_eq!(pulled(&mut flights), None);
 }
 
@@ -100,7 +101,7 @@ fn values_ahead_are_of_all_parts_or_none() {
         let out = begin(&mut flights, slice(2, true, b"abcdefgh"));
         answer_ahead(&mut flights, &out[0]);
         let (_, again) = answer(&mut flights, &out[1], &[route(4, 8, 9, A)], true);
-        assert_eq!((again[0].meta.recver, placed(&again[0]).ahead), (A, true));
+        assert_eq!((again[0].meta.recver, ask(&again[0]).ahead), (A, true));
         if gives {
             answer_ahead(&mut flights, &again[0]);
         } else {

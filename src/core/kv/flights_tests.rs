@@ -5,6 +5,7 @@ use super::*;
 use crate::keys::KeyName;
 use crate::values::form::one_len;
 use crate::values::key_at;
+use crate::wire::elastic::PartAsk;
 use crate::wire::word::Policy;
 
 #[path = "flights_ahead_tests.rs"]
@@ -26,8 +27,13 @@ fn slice(timestamp: i32, push: bool, values: &[u8]) -> Slice {
     Slice { meta, rank: 0, key: 7, form: Form::Dense { size: 1 }, kv }
 }
 
-fn placed(message: &Outgoing) -> &Placed {
-    message.meta.placed.as_ref().unwrap()
+fn ask(message: &Outgoing) -> &PartAsk {
+    message.meta.ask().unwrap()
+}
+
+/// What a server says of the part that a message is about, if there is nothing new.
+fn reply(message: &Outgoing) -> PartReply {
+    PartReply::from(ask(message))
 }
 
 fn route(from: u64, to: u64, term: u64, owner: NodeId) -> Route {
@@ -35,11 +41,11 @@ fn route(from: u64, to: u64, term: u64, owner: NodeId) -> Route {
 }
 
 /// An answer to a message that brings nothing.
-fn answer_to<'a>(to: &Outgoing, placed: &'a Placed) -> PartAnswer<'a> {
+fn answer_to<'a>(to: &Outgoing, reply: &'a PartReply) -> PartAnswer<'a> {
     PartAnswer {
         timestamp: to.meta.timestamp,
         from: to.meta.recver,
-        placed: Some(placed),
+        reply: Some(reply),
         pairs: KvPairs::default(),
         refused: false,
     }
@@ -52,9 +58,9 @@ fn answer(
     routes: &[Route],
     again: bool,
 ) -> (Answered, Vec<Outgoing>) {
-    let placed = Placed { again, routes: routes.to_vec(), ..placed(to).clone() };
+    let reply = PartReply { again, routes: routes.to_vec(), ..reply(to) };
     let mut out = Vec::new();
-    let answered = flights.answered(NOW, answer_to(to, &placed), &mut out).unwrap();
+    let answered = flights.answered(NOW, answer_to(to, &reply), &mut out).unwrap();
     check(flights);
     (answered, out)
 }
@@ -75,7 +81,7 @@ fn check(flights: &Flights) {
 }
 
 fn parts(out: &[Outgoing]) -> Vec<(NodeId, u64, u64, &[u8])> {
-    out.iter().map(|o| (o.meta.recver, placed(o).from, placed(o).to, &o.kv.vals[..])).collect()
+    out.iter().map(|o| (o.meta.recver, ask(o).from, ask(o).to, &o.kv.vals[..])).collect()
 }
 
 /// Flights that know a key of 8 elements, half of it at each of two servers.
@@ -93,7 +99,7 @@ fn a_key_that_is_not_known_goes_home_and_then_to_its_owners() {
     let mut flights = halves();
     let out = begin(&mut flights, slice(1, true, b"abcdefgh"));
     assert_eq!(parts(&out), [(A, 0, 4, &b"abcd"[..]), (B, 4, 8, &b"efgh"[..])]);
-    assert!(out.iter().all(|o| placed(o).after == 1), "the push before it had timestamp 0");
+    assert!(out.iter().all(|o| ask(o).after == 1), "the push before it had timestamp 0");
     assert_eq!(answer(&mut flights, &out[1], &[], false).0, Answered::Open);
     assert!(flights.has(1));
     assert!(matches!(answer(&mut flights, &out[0], &[], false).0, Answered::Whole { rank: 0, .. }));
@@ -113,7 +119,8 @@ fn values_are_put_together_in_order() {
             lens: one_len(4),
         };
         let mut more = Vec::new();
-        let answer = PartAnswer { pairs, ..answer_to(message, placed(message)) };
+        let reply = reply(message);
+        let answer = PartAnswer { pairs, ..answer_to(message, &reply) };
         brought.push(flights.answered(NOW, answer, &mut more).unwrap());
     }
     assert_eq!(brought[0], Answered::Open);
@@ -164,7 +171,7 @@ fn what_a_dead_server_had_waits_for_a_policy() {
     };
     flights.policy(NOW, &word, &mut out).unwrap();
     assert_eq!(parts(&out), [(A, 4, 8, &b"efgh"[..])]);
-    assert_eq!(placed(&out[0]).epoch, 1);
+    assert_eq!(ask(&out[0]).epoch, 1);
     // A new key of the dead server's rank has a new home.
     let other = Slice { rank: 1, key: 9, ..slice(2, true, b"zz") };
     assert_eq!(begin(&mut flights, other)[0].meta.recver, A);
@@ -208,7 +215,7 @@ fn a_later_push_does_not_overtake_one_that_waits() {
     let mut flights = halves();
     let first = begin(&mut flights, slice(1, true, b"abcdefgh"));
     let second = begin(&mut flights, slice(2, true, b"ABCDEFGH"));
-    assert_eq!(placed(&second[0]).after, 2);
+    assert_eq!(ask(&second[0]).after, 2);
     // The first is turned away and goes to another server: the second, turned away too, follows it
     // there.
     let moved = [route(4, 8, 3, A)];
@@ -250,7 +257,8 @@ fn a_server_without_pieces_answers_for_the_slice() {
     let out = begin(&mut flights, slice(1, true, b"abcdefgh"));
     assert_eq!(out[0].meta.recver, A);
     let mut more = Vec::new();
-    let answer = PartAnswer { placed: None, ..answer_to(&out[0], placed(&out[0])) };
+    let reply = reply(&out[0]);
+    let answer = PartAnswer { reply: None, ..answer_to(&out[0], &reply) };
     let answered = flights.answered(NOW, answer, &mut more).unwrap();
     assert!(matches!(answered, Answered::Whole { rank: 0, .. }));
 }
@@ -260,12 +268,13 @@ fn a_refusal_ends_the_slice() {
     let mut flights = halves();
     let out = begin(&mut flights, slice(1, true, b"abcdefgh"));
     let mut more = Vec::new();
-    let refusal = PartAnswer { refused: true, ..answer_to(&out[1], placed(&out[1])) };
+    let reply = reply(&out[1]);
+    let refusal = PartAnswer { refused: true, ..answer_to(&out[1], &reply) };
     let answered = flights.answered(NOW, refusal, &mut more).unwrap();
     assert_eq!(answered, Answered::Refused { rank: 0 });
     assert!(!flights.has(1));
     // The next push does not name it as the one before.
-    assert_eq!(placed(&begin(&mut flights, slice(2, true, b"abcdefgh"))[0]).after, 1);
+    assert_eq!(ask(&begin(&mut flights, slice(2, true, b"abcdefgh"))[0]).after, 1);
 }
 
 #[test]
@@ -304,8 +313,7 @@ fn a_pull_overtakes_values_of_other_keys_only() {
 fn a_worker_that_came_back_makes_its_keys_first() {
     let mut flights = Flights::come_back(vec![A], 5, true);
     let init = begin(&mut flights, slice(0, true, &[1; 4]));
-    let said =
-        |message: &Outgoing| (placed(message).life, placed(message).init, placed(message).after);
+    let said = |message: &Outgoing| (ask(message).life, ask(message).init, ask(message).after);
     assert_eq!(said(&init[0]), (5, true, 0));
     let (_, again) = answer(&mut flights, &init[0], &[route(0, 4, 9, A)], true);
     assert_eq!(said(&again[0]), (5, true, 0), "wherever it is sent");
@@ -330,7 +338,7 @@ fn an_opaque_key_is_never_cut() {
     let there = route(0, u64::MAX, 5, B);
     let (answered, again) = answer(&mut flights, &first[0], &[there], true);
     assert_eq!((answered, parts(&again)), (Answered::Open, vec![(B, 0, 0, &[1, 2, 3][..])]));
-    assert_eq!(placed(&again[0]).term, 5);
+    assert_eq!(ask(&again[0]).term, 5);
     let (answered, _) = answer(&mut flights, &again[0], &[there], false);
     assert!(matches!(answered, Answered::Whole { .. }));
     // Whatever its length is now.
@@ -473,13 +481,13 @@ fn only_those_that_wait_are_looked_at_again() {
 fn what_fits_no_piece_waits_until_its_request_is_ended() {
     let mut flights = Flights::new(vec![A]);
     let first = begin(&mut flights, slice(1, true, &[1; 6]));
-    let placed = Placed {
+    let reply = PartReply {
         again: true,
         routes: vec![route(0, 4, 5, A), route(4, 8, 5, A)],
-        ..placed(&first[0]).clone()
+        ..reply(&first[0])
     };
     let mut out = Vec::new();
-    let misfit = flights.answered(NOW, answer_to(&first[0], &placed), &mut out);
+    let misfit = flights.answered(NOW, answer_to(&first[0], &reply), &mut out);
     assert!(misfit.is_err());
     check(&flights);
     assert!(flights.waits());
@@ -536,5 +544,5 @@ fn a_debug_build_looks_at_what_an_entry_touched() {
     let out = begin(&mut flights, slice(1, true, b"abcdefgh"));
     flights.open.get_mut(&NAME).unwrap().parts[0].to = 3;
     let mut more = Vec::new();
-    let _ = flights.answered(NOW, answer_to(&out[1], placed(&out[1])), &mut more);
+    let _ = flights.answered(NOW, answer_to(&out[1], &reply(&out[1])), &mut more);
 }

@@ -6,12 +6,13 @@ use crate::kv::messages::with_data;
 use crate::store::Outgoing;
 use crate::values::KvPairs;
 use crate::wire::transfer::Transfer;
-use crate::wire::{Frames, Message, Meta};
+use crate::wire::{Frames, Message, Meta, Payload};
 
 /// The metadata of the answer to a push or pull, with the reason in `error` if it was refused
 /// (kv_app.h:507).
 #[must_use]
 pub fn answer(request: &Meta, kv: &KvPairs, app_id: i32) -> Meta {
+    let reply = request.answered();
     Meta {
         head: request.head,
         app_id,
@@ -22,8 +23,8 @@ pub fn answer(request: &Meta, kv: &KvPairs, app_id: i32) -> Meta {
         pull: request.pull,
         error: request.error.clone(),
         // Without values it is waited for by somebody who then asks for more.
-        overtakes: request.placed.is_some() && !request.pull && kv.keys.is_empty(),
-        placed: request.placed.clone(),
+        overtakes: reply.is_some() && !request.pull && kv.keys.is_empty(),
+        payload: reply.into(),
         ..Meta::default()
     }
 }
@@ -65,7 +66,7 @@ pub fn transfer(outgoing: Outgoing, app_id: i32) -> Message {
         // else there is for that server is about other things, or was asked for by what that sent
         // later: so it need not wait behind that.
         overtakes: matches!(transfer, Transfer::Confirmed { .. }),
-        transfer: Some(Box::new(transfer)),
+        payload: Payload::Transfer(Box::new(transfer)),
         ..Meta::default()
     };
     Message { meta, data: frames.into_iter().collect() }

@@ -44,7 +44,7 @@ impl Store {
         if self.moves() && !self.known.waits_for_commands() && self.held.agreements.take_news() {
             self.mover(out).tell_joined();
         }
-        let makes_keys = request.placed.as_ref().is_some_and(|placed| placed.life > 0);
+        let makes_keys = request.ask().is_some_and(|ask| ask.life > 0);
         let (state, text) = verdict.told();
         let answer = Agreed { state: state.into(), text, makes_keys };
         Ok(Bytes::from(answer.encode_to_vec()))

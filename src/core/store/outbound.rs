@@ -11,7 +11,8 @@ use crate::wire::{Meta, NodeId};
 /// An answer to be sent.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// The request, with the reason in `error` if it was refused.
+    /// The request, with the reason in `error` if it was refused. What it asked about a part has
+    /// become what is answered, if there is more to say than that it was done.
     pub request: Meta,
     /// The pulled values; empty for a push.
     pub kv: KvPairs,

@@ -6,15 +6,15 @@ use crate::wire::trees::PushName;
 /// The name of a worker's own push.
 #[must_use]
 pub fn name_of(push: &Meta) -> PushName {
-    let placed = push.placed.as_ref();
+    let ask = push.ask();
     PushName {
         worker: push.sender,
         customer: push.customer_id,
-        life: placed.map_or(0, |placed| placed.life),
+        life: ask.map_or(0, |ask| ask.life),
         timestamp: push.timestamp,
-        after: placed.map_or(0, |placed| placed.after),
-        slice: placed.map_or(0, |placed| placed.slice),
-        wants: push.pull || placed.is_some_and(|placed| placed.ahead),
+        after: ask.map_or(0, |ask| ask.after),
+        slice: ask.map_or(0, |ask| ask.slice),
+        wants: push.pull || ask.is_some_and(|ask| ask.ahead),
     }
 }
 

@@ -19,9 +19,9 @@ use super::{Found, Table, Trees};
 use crate::values::kind::{RequestKind, kind_of};
 use crate::values::sum::{Addend, Sum, SumError};
 use crate::values::{Buffer, Dtype, KeyPart, KvPairs, key_at};
-use crate::wire::elastic::Placed;
+use crate::wire::elastic::{PartAsk, PartReply};
 use crate::wire::trees::{Hop, HopKind, Overlay, PushName, Ticket};
-use crate::wire::{Meta, NodeId};
+use crate::wire::{Meta, NodeId, Payload};
 
 /// Messages that wait for their overlay; of more the oldest are forgotten, and their workers ask
 /// once that overlay is below the floor. Honest nodes send fewer: each child has one round of a
@@ -137,10 +137,9 @@ impl Relay {
 
     /// A message of another node of the tree.
     pub fn came(&mut self, meta: Meta, kv: KvPairs, out: &mut Vec<Step>) {
-        let (Some(hop), Some(placed)) = (&meta.hop, &meta.placed) else { return };
-        let part = KeyPart { key: hop.key, from: placed.from, to: placed.to };
+        let (Some(hop), Some(span)) = (meta.hop(), meta.span()) else { return };
+        let part = KeyPart { key: hop.key, from: span.start, to: span.end };
         let ticket = hop.ticket;
-        let kind = hop.kind();
         let trees = Arc::clone(&self.trees);
         let table = match trees.find(&ticket) {
             Found::Here(table) => table,
@@ -152,21 +151,21 @@ impl Relay {
                 return self.early.push_back((meta, kv));
             }
         };
-        match kind {
-            HopKind::Up => {
+        match (&meta.payload, hop.kind()) {
+            (Payload::Up(_, hop), HopKind::Up) => {
                 let names = hop.names.clone();
                 self.add(part, ticket, names, &meta, kv, out);
             }
-            HopKind::Down | HopKind::Void => {
+            (Payload::Down(told, _), kind @ (HopKind::Down | HopKind::Void)) => {
                 // First to the others: they may have others behind them.
                 out.extend(pass_on(table, self.me, &meta, &kv));
                 if kind == HopKind::Void {
-                    let next = placed.ticket.as_deref().copied();
+                    let next = told.ticket.as_deref().copied();
                     self.void(part, Void { ticket, next }, out);
                 }
                 self.answer(part, &meta, kv, out);
             }
-            HopKind::Unknown => {}
+            _ => {}
         }
     }
 
@@ -230,7 +229,7 @@ impl Relay {
 
     /// What came down answers the own push, if it is about that.
     fn answer(&mut self, part: KeyPart, meta: &Meta, kv: KvPairs, out: &mut Vec<Step>) {
-        let (Some(hop), Some(told)) = (&meta.hop, &meta.placed) else { return };
+        let Payload::Down(told, hop) = &meta.payload else { return };
         let is_void = hop.kind() == HopKind::Void;
         let Some(own) = self.own.get(&part).filter(|own| own.ticket == hop.ticket) else { return };
         let named = hop.names.iter().find(|name| is_of(name, &own.request));
@@ -239,15 +238,14 @@ impl Relay {
         }
         let wants = named.is_some_and(|name| name.wants);
         let Some(OwnPush { request, .. }) = self.own.remove(&part) else { return };
-        let asked = request.placed.clone().unwrap_or_default();
-        let Placed { epoch, again, ticket, tickets, routes, overlay, .. } = told.clone();
-        let placed = Placed { epoch, again, ticket, tickets, routes, overlay, ..asked };
+        let PartReply { slice, from, to, term, life, .. } = request.answered().unwrap_or_default();
+        let reply = PartReply { slice, from, to, term, life, ..told.clone() };
         let answer = Meta {
             request: false,
             sender: self.me,
             recver: self.me,
             error: meta.error.clone(),
-            placed: Some(placed),
+            payload: Payload::Reply(reply),
             ..request
         };
         let kv = if wants { kv } else { KvPairs::default() };
@@ -275,10 +273,10 @@ impl OpenSum {
         let (pushed, summed) = self.dtypes();
         // Of a child's sum its lowest worker: no other child's sum has that.
         let worker = names.iter().map(|name| name.worker).min().unwrap_or(0);
-        let told = meta.placed.as_ref();
-        if let (Some(placed), Some(told)) = (&mut self.meta.placed, told) {
-            placed.epoch = placed.epoch.max(told.epoch);
-            placed.overlay = placed.overlay.max(told.overlay);
+        let told = meta.ask();
+        if let (Some(ask), Some(told)) = (self.meta.ask_mut(), told) {
+            ask.epoch = ask.epoch.max(told.epoch);
+            ask.overlay = ask.overlay.max(told.overlay);
         }
         self.names.extend(names);
         if self.meta.error.is_empty() {
@@ -327,10 +325,11 @@ impl OpenSum {
 /// a push that goes on as it is.
 fn upwards(part: KeyPart, ticket: Ticket, first: &Meta) -> Meta {
     let KeyPart { key, from, to } = part;
-    let told = first.placed.as_ref();
-    let told = |of: fn(&Placed) -> u64| told.map_or(0, of);
+    let told = first.ask();
+    let told = |of: fn(&PartAsk) -> u64| told.map_or(0, of);
     let (term, epoch, overlay) = (told(|it| it.term), told(|it| it.epoch), told(|it| it.overlay));
     let hop = Hop { kind: HopKind::Up.into(), ticket, key, ..Hop::default() };
+    let ask = PartAsk { from, to, term, epoch, overlay, ..PartAsk::default() };
     Meta {
         head: first.head,
         app_id: first.app_id,
@@ -338,18 +337,17 @@ fn upwards(part: KeyPart, ticket: Ticket, first: &Meta) -> Meta {
         priority: first.priority,
         request: true,
         push: true,
-        placed: Some(Placed { from, to, term, epoch, overlay, ..Placed::default() }),
-        hop: Some(Box::new(hop)),
+        payload: Payload::Up(ask, Box::new(hop)),
         ..Meta::default()
     }
 }
 
 /// Adds the names and the receiver to such a message.
 fn to_parent(mut meta: Meta, names: Vec<PushName>, parent: NodeId) -> Meta {
-    if let Some(placed) = &mut meta.placed {
-        placed.ahead = names.iter().any(|name| name.wants);
+    if let Some(ask) = meta.ask_mut() {
+        ask.ahead = names.iter().any(|name| name.wants);
     }
-    if let Some(hop) = &mut meta.hop {
+    if let Some(hop) = meta.hop_mut() {
         hop.names = names;
     }
     Meta { recver: parent, ..meta }
@@ -362,17 +360,17 @@ fn is_compressed(push: &Meta) -> bool {
 
 /// The part that a worker's push is about, and its ticket.
 fn own_part(request: &Meta, kv: &KvPairs) -> Option<(Ticket, KeyPart)> {
-    let placed = request.placed.as_ref()?;
+    let ask = request.ask()?;
     // Of a compressed push the first key says how many elements there are.
     let key = key_at(&kv.keys, usize::from(is_compressed(request)))?;
-    let part = KeyPart { key, from: placed.from, to: placed.to };
-    Some((*placed.ticket.clone()?, part))
+    let part = KeyPart { key, from: ask.from, to: ask.to };
+    Some((*ask.ticket.clone()?, part))
 }
 
 /// What a node sends to its children of what comes down. `kv`: its keys always, and the values of
 /// the round, if somebody wants them.
 fn pass_on(table: &Table, me: NodeId, meta: &Meta, kv: &KvPairs) -> Vec<Step> {
-    let Some(hop) = &meta.hop else { return Vec::new() };
+    let Payload::Down(told, hop) = &meta.payload else { return Vec::new() };
     let is_void = hop.kind() == HopKind::Void;
     let mut sent = Vec::new();
     for child in table.children(me) {
@@ -389,9 +387,9 @@ fn pass_on(table: &Table, me: NodeId, meta: &Meta, kv: &KvPairs) -> Vec<Step> {
             KvPairs { keys: kv.keys.clone(), ..KvPairs::default() }
         };
         let hop = Hop { names, ..**hop };
-        let (sender, recver, hop) = (me, *child, Some(Box::new(hop)));
-        let data_type = SmallVec::new();
-        sent.push(Step::Send(Meta { sender, recver, hop, data_type, ..meta.clone() }, kv));
+        let payload = Payload::Down(told.clone(), Box::new(hop));
+        let (sender, recver, data_type) = (me, *child, SmallVec::new());
+        sent.push(Step::Send(Meta { sender, recver, payload, data_type, ..meta.clone() }, kv));
     }
     sent
 }
@@ -405,14 +403,14 @@ pub fn down_from_root(
     answered: &Meta,
     kv: &KvPairs,
 ) -> Vec<(Meta, KvPairs)> {
-    let Some(hop) = &answered.hop else { return Vec::new() };
+    let (Some(hop), Some(told)) = (answered.hop(), answered.answered()) else { return Vec::new() };
     let Some(table) = trees.get(&hop.ticket) else { return Vec::new() };
-    let again = answered.placed.as_ref().is_some_and(|placed| placed.again);
-    let kind = if again { HopKind::Void } else { HopKind::Down };
-    let names = if again { Vec::new() } else { hop.names.clone() };
+    let kind = if told.again { HopKind::Void } else { HopKind::Down };
+    let names = if told.again { Vec::new() } else { hop.names.clone() };
     let keys = Bytes::copy_from_slice(&hop.key.to_ne_bytes());
-    let hop = Hop { kind: kind.into(), names, ..**hop };
-    let meta = Meta { request: false, hop: Some(Box::new(hop)), ..answered.clone() };
+    let hop = Hop { kind: kind.into(), names, ..*hop };
+    let payload = Payload::Down(told, Box::new(hop));
+    let meta = Meta { request: false, payload, ..answered.clone() };
     let kv = KvPairs { keys, vals: kv.vals.clone(), lens: kv.lens.clone() };
     let down = pass_on(table, root, &meta, &kv).into_iter();
     let sent = down.filter_map(|step| match step {

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use super::*;
 use crate::values::kind::{RequestKind, command_of};
 use crate::values::{Buffer, Dtype, KeyPart, KvPairs};
-use crate::wire::elastic::Placed;
+use crate::wire::elastic::{PartAsk, PartReply};
 use crate::wire::trees::{Hop, HopKind, PushName, TreeNode, TreeTable};
-use crate::wire::{Meta, server_id, worker_id};
+use crate::wire::{Meta, Payload, server_id, worker_id};
 
 const KEY: u64 = 5;
 const ROOT: NodeId = server_id(0);
@@ -35,7 +35,7 @@ fn relays(overlay: &Overlay) -> [Relay; 3] {
 
 fn push(rank: usize, ticket: Ticket, dtype: Dtype) -> Meta {
     let (timestamp, ticket) = (ticket.round as i32, Some(Box::new(ticket)));
-    let placed = Placed { to: 2, term: 1, ahead: rank != 1, ticket, ..Placed::default() };
+    let placed = PartAsk { to: 2, term: 1, ahead: rank != 1, ticket, ..PartAsk::default() };
     Meta {
         sender: worker_id(rank),
         customer_id: 0,
@@ -43,7 +43,7 @@ fn push(rank: usize, ticket: Ticket, dtype: Dtype) -> Meta {
         request: true,
         push: true,
         head: command_of(RequestKind::Default, dtype),
-        placed: Some(placed),
+        payload: Payload::Ask(placed),
         ..Meta::default()
     }
 }
@@ -99,13 +99,14 @@ fn at_root(steps: &[Step]) -> (Meta, KvPairs) {
 }
 
 fn names(meta: &Meta) -> Vec<PushName> {
-    meta.hop.as_ref().map(|hop| hop.names.clone()).unwrap_or_default()
+    meta.hop().map(|hop| hop.names.clone()).unwrap_or_default()
 }
 
 /// What the owner says of a sum, carried down.
-fn tell(relays: &mut [Relay; 3], sum: &Meta, placed: Placed, kv: &KvPairs) -> Vec<Step> {
+fn tell(relays: &mut [Relay; 3], sum: &Meta, reply: PartReply, kv: &KvPairs) -> Vec<Step> {
     let trees = std::sync::Arc::clone(relays[0].trees());
-    let answered = Meta { placed: Some(placed), ..sum.clone() };
+    let hop = sum.hop().cloned().map(Box::new).unwrap();
+    let answered = Meta { payload: Payload::Down(reply, hop), ..sum.clone() };
     let down = down_from_root(&trees, ROOT, &answered, kv);
     let down = down.into_iter().map(|(meta, kv)| Step::Send(meta, kv)).collect();
     carry(relays, down)
@@ -131,13 +132,13 @@ fn a_round_is_one_sum_and_its_values_come_down() {
             [true, false, true]
         );
         let next = Some(Box::new(self::ticket(1, round + 1)));
-        let placed = Placed { to: 2, ticket: next.clone(), epoch: 7, ..Placed::default() };
-        let left = tell(&mut relays, &sum, placed, &floats(&[5.0, 6.0]));
+        let reply = PartReply { to: 2, ticket: next.clone(), epoch: 7, ..PartReply::default() };
+        let left = tell(&mut relays, &sum, reply, &floats(&[5.0, 6.0]));
         let mut told = Vec::new();
         for step in left {
             let Step::Answer(meta, kv) = step else { panic!("{step:?}") };
-            let placed = meta.placed.unwrap();
-            assert_eq!((placed.ticket, placed.epoch, placed.again), (next.clone(), 7, false));
+            let reply = meta.reply().unwrap();
+            assert_eq!((reply.ticket.clone(), reply.epoch, reply.again), (next.clone(), 7, false));
             assert_eq!((meta.timestamp, meta.request), (round as i32, false));
             // Who did not ask for the values does not get them.
             let expected = if meta.recver == worker_id(1) { vec![] } else { vec![5.0, 6.0] };
@@ -175,7 +176,8 @@ fn pushes_that_do_not_fit_fail_for_all_of_the_sum() {
     assert!(sum.error.contains("different types"), "{}", sum.error);
     assert!(kv.vals.is_empty() && names(&sum).len() == 3);
     let refused = Meta { error: "no".to_owned(), ..sum };
-    let left = tell(&mut relays, &refused, Placed { to: 2, ..Placed::default() }, &floats(&[]));
+    let left =
+        tell(&mut relays, &refused, PartReply { to: 2, ..PartReply::default() }, &floats(&[]));
     let told =
         left.iter().filter(|step| matches!(step, Step::Answer(meta, _) if meta.error == "no"));
     assert_eq!(told.count(), 3);
@@ -187,19 +189,20 @@ fn a_void_ticket_sends_every_push_back() {
     pushes(&mut relays, 2, ticket(1, 1), floats(&[1.0]));
     pushes(&mut relays, 0, ticket(1, 1), floats(&[1.0]));
     let hop = Hop { ticket: ticket(1, 1), key: KEY, ..Hop::default() };
-    let sum = Meta { hop: Some(Box::new(hop)), ..Meta::default() };
+    let sum = Meta::default().along(hop);
     let next = Some(ticket(2, 1));
-    let placed = Placed { to: 2, again: true, ticket: next.map(Box::new), ..Placed::default() };
-    let left = tell(&mut relays, &sum, placed, &KvPairs::default());
+    let mut reply = PartReply { to: 2, again: true, ..PartReply::default() };
+    reply.ticket = next.map(Box::new);
+    let left = tell(&mut relays, &sum, reply, &KvPairs::default());
     let void = Void { ticket: ticket(1, 1), next };
     const PART: KeyPart = KeyPart { key: KEY, from: 0, to: 2 };
     let told = |step: &&Step| matches!(step, Step::Void(PART, told) if *told == void);
     let void = left.iter().filter(told).count();
     let again = left.iter().filter_map(|step| match step {
         Step::Answer(meta, _) => {
-            let placed = meta.placed.as_ref()?;
-            assert_eq!(placed.ticket.as_deref(), next.as_ref());
-            Some((meta.recver, placed.again))
+            let reply = meta.reply()?;
+            assert_eq!(reply.ticket.as_deref(), next.as_ref());
+            Some((meta.recver, reply.again))
         }
         _ => None,
     });
@@ -231,8 +234,8 @@ fn what_comes_before_its_overlay_waits_and_what_is_below_the_floor_is_forgotten(
         assert!(!relay.overlay(&overlay(2, 0), &mut Vec::new()), "it is below the floor");
     }
     let mut steps = Vec::new();
-    let down = Hop { kind: HopKind::Down.into(), ..(**sum.hop.as_ref().unwrap()).clone() };
-    let meta = Meta { hop: Some(Box::new(down)), ..sum };
+    let down = Hop { kind: HopKind::Down.into(), ..sum.hop().cloned().unwrap() };
+    let meta = sum.along(down);
     relays[2].came(meta, floats(&[1.0]), &mut steps);
     assert!(steps.is_empty());
 }
@@ -247,7 +250,7 @@ fn a_sum_takes_nobody_twice_and_no_stranger() {
         let name = name_of(&push(rank, ticket(1, 1), Dtype::F32));
         let names = if twice { vec![name, name] } else { vec![name] };
         let hop = Hop { kind: HopKind::Up.into(), ticket: ticket(1, 1), names, key: KEY };
-        let meta = Meta { hop: Some(Box::new(hop)), ..push(rank, ticket(1, 1), Dtype::F32) };
+        let meta = push(rank, ticket(1, 1), Dtype::F32).along(hop);
         let mut steps = Vec::new();
         relays[1].came(meta, floats(&[1.0]), &mut steps);
         let sent = steps.iter().any(|step| matches!(step, Step::Send(..)));
@@ -350,15 +353,15 @@ fn compressed_pushes_go_up_as_they_are_and_values_come_down() {
         let (sum, kv) = at_root(&pushes_compressed(&mut relays, rank, &words));
         assert_eq!((kv.vals.as_ref(), kv.keys.len(), kv.lens.len()), (&words[..], 16, 8));
         let name = name_of(&push(rank, ticket(1, 1), Dtype::F32));
-        assert_eq!((names(&sum), sum.hop.as_ref().unwrap().key), (vec![name], KEY));
+        assert_eq!((names(&sum), sum.hop().unwrap().key), (vec![name], KEY));
         sums.push(sum);
     }
     // The owner answers all of them at once.
     let mut all = sums.remove(0);
-    let hop = all.hop.as_mut().unwrap();
+    let hop = all.hop_mut().unwrap();
     hop.names.extend(sums.iter().flat_map(names));
-    let placed = all.placed.clone().unwrap();
-    let left = tell(&mut relays, &all, placed, &floats(&[7.0, 8.0]));
+    let reply = all.answered().unwrap();
+    let left = tell(&mut relays, &all, reply, &floats(&[7.0, 8.0]));
     let mut answered: Vec<(NodeId, Vec<f32>)> = left
         .iter()
         .map(|step| match step {

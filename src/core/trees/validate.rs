@@ -34,7 +34,7 @@ impl Relay {
         let floor = self.trees.floor();
         let old = self.own.iter().find(|(_, own)| own.ticket.overlay < floor);
         require(old.is_none(), || format!("a push waits below the floor {floor}: {old:?}"))?;
-        let early = self.early.iter().filter_map(|(meta, _)| meta.hop.as_ref());
+        let early = self.early.iter().filter_map(|(meta, _)| meta.hop());
         let is_late = |ticket: &Ticket| !matches!(self.trees.find(ticket), Found::NotYet);
         let late = early.map(|hop| hop.ticket).find(is_late);
         require(late.is_none(), || format!("a hop by {late:?} waits, and its overlay is here"))

@@ -11,6 +11,7 @@ use super::ids::EMPTY;
 use super::message::{
     Command, Control, Device, Devices, Meta, Node, Notice, NoticeKind, Role, Setting,
 };
+use super::payload::FlatPayload;
 
 /// The longest metadata that is looked at, in bytes.
 pub const META_BYTES_MAX: usize = 16 << 20;
@@ -70,12 +71,13 @@ pub fn decode_meta(bytes: &[u8]) -> Result<Meta> {
         return Err(DecodeError::TooLong("the whole"));
     }
     let mut meta = Meta { head: 0, customer_id: 0, ..Meta::default() };
+    let mut flat = FlatPayload::default();
     let mut reader = FieldReader(bytes);
     while let Some(field) = reader.field()? {
         match field.number {
             1 => meta.head = field.int32()?,
             2 => meta.body = Bytes::copy_from_slice(field.bytes()?),
-            3 => meta.control = control(field.bytes()?)?.map(Box::new),
+            3 => flat.control = control(field.bytes()?)?.map(Box::new),
             4 => meta.request = field.flag()?,
             5 => meta.push = field.flag()?,
             6 => meta.simple_app = field.flag()?,
@@ -87,14 +89,15 @@ pub fn decode_meta(bytes: &[u8]) -> Result<Meta> {
             13 => meta.priority = field.int32()?,
             100 => meta.sequence = field.varint()?,
             101 => meta.error = text(field.bytes()?, TEXT_BYTES_MAX, "the error")?,
-            102 => meta.placed = Some(elastic(field.bytes()?)?),
-            103 => meta.transfer = Some(Box::new(elastic::<FlatTransfer>(field.bytes()?)?.into())),
+            102 => flat.part = Some(field.bytes()?),
+            103 => flat.transfer = Some(Box::new(elastic::<FlatTransfer>(field.bytes()?)?.into())),
             104 => meta.devices = devices(field.bytes()?)?.if_told(),
-            105 => meta.hop = Some(Box::new(elastic(field.bytes()?)?)),
+            105 => flat.hop = Some(Box::new(elastic(field.bytes()?)?)),
             110 => meta.own_keys = field.varint()? != 0,
             _ => {}
         }
     }
+    meta.payload = flat.read(meta.request)?;
     Ok(meta)
 }
 
@@ -247,7 +250,8 @@ fn setting(bytes: &[u8]) -> Result<Setting> {
     Ok(setting)
 }
 
-fn elastic<T: prost::Message + Default>(bytes: &[u8]) -> Result<T> {
+/// What our own nodes say, in prost.
+pub(super) fn elastic<T: prost::Message + Default>(bytes: &[u8]) -> Result<T> {
     super::elastic::read(bytes).ok_or(DecodeError::Malformed)
 }
 

@@ -1,7 +1,7 @@
-//! What our own nodes say to each other about pieces of keys that move: beside a request
-//! (`Placed`), and what more than one of the others has: `transfer` is what two servers say to each
-//! other, `word` what the scheduler and all others do. Bytes to types and back; what it means is in
-//! `docs/elastic.md`. Stock nodes never get any of it.
+//! What our own nodes say to each other about pieces of keys that move: in a request (`PartAsk`)
+//! and its answer (`PartReply`), and what more than one of the others has: `transfer` is what two
+//! servers say to each other, `word` what the scheduler and all others do. Bytes to types and back;
+//! what it means is in `docs/elastic.md`. Stock nodes never get any of it.
 //!
 //! Numbers are those of protobuf, written and read by prost. Lists are bounded by the message that
 //! carries them; whoever reads them checks ranges before use.
@@ -15,11 +15,11 @@ use super::trees::{PartTicket, Ticket};
 /// knows how long they are, so such a key is one piece from 0 to here, and is never cut.
 pub const OPAQUE_END: u64 = u64::MAX;
 
-/// Which part of a key a request, or its answer, is about, and what the answer teaches.
+/// What a request says of the part of a key that it is about. A sum along a tree says no more than
+/// which part that is, by which term, epoch and overlay, and `ahead`.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct Placed {
-    /// Which of the slices of a request this is (the rank whose key range it lies in): echoed in
-    /// the answer.
+pub struct PartAsk {
+    /// Which of the slices of a request this is (the rank whose key range it lies in).
     #[prost(uint32, tag = "1")]
     pub slice: u32,
     /// The first element. Elements are counted from the begin of the wire key's value; of a
@@ -32,21 +32,14 @@ pub struct Placed {
     /// The term under which the sender knows the piece; 0 if it does not know it.
     #[prost(uint64, tag = "4")]
     pub term: u64,
-    /// The newest policy that the sender knows. Who gets the answer *again* needs that policy
-    /// before it sends again what the routes do not cover.
+    /// The newest policy that the sender knows.
     #[prost(uint64, tag = "5")]
     pub epoch: u64,
-    /// In an answer: nothing was done; send it again, as `routes` say.
-    #[prost(bool, tag = "6")]
-    pub again: bool,
-    /// In an answer: where parts of the key are now, as far as this server knows.
-    #[prost(message, repeated, tag = "7")]
-    pub routes: Vec<Route>,
     /// Of a push: one more than the timestamp of this customer's push of the key before it; 0:
     /// there was none. A piece that has not got that one yet must not count this one.
     #[prost(uint32, tag = "8")]
     pub after: u32,
-    /// In which life of the worker's id it was asked: 0 for the process that the job began with,
+    /// In which life of the worker's id it is asked: 0 for the process that the job began with,
     /// else the policy that let another one in ([`LiveWorker::since`]). A command of such a process
     /// says only this.
     #[prost(uint64, tag = "9")]
@@ -58,22 +51,66 @@ pub struct Placed {
     /// them with the answer.
     #[prost(bool, tag = "11")]
     pub ahead: bool,
-    /// Of a push that goes by a tree, or could: its ticket. In an answer to a push: the one for the
-    /// next round of this part, if that is to go by a tree.
+    /// Of a push that goes by a tree, or could: its ticket.
     #[prost(message, optional, boxed, tag = "12")]
     pub ticket: Option<Box<Ticket>>,
-    /// The newest overlay that the sender knows; 0: none. In an answer to a push, without a ticket:
-    /// that none takes the next push while there are no newer trees; 0: who asks may get one.
+    /// The newest overlay that the sender knows; 0: none.
     #[prost(uint64, tag = "13")]
     pub overlay: u64,
     /// Of a push: it brings nothing and only asks whether the push of that name has counted. The
     /// answer is *again* if it has not, and says how it is to be pushed.
     #[prost(bool, tag = "14")]
     pub asks: bool,
-    /// In an answer to a push of what is cut by now: what `ticket` is to a part, for each of the
-    /// parts that this server has.
+}
+
+/// What an answer, or what comes down a tree, says of the part of a key that was asked about. The
+/// fields that tell parts apart are those of the request.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct PartReply {
+    /// As in the request.
+    #[prost(uint32, tag = "1")]
+    pub slice: u32,
+    /// As in the request.
+    #[prost(uint64, tag = "2")]
+    pub from: u64,
+    /// As in the request.
+    #[prost(uint64, tag = "3")]
+    pub to: u64,
+    /// As in the request.
+    #[prost(uint64, tag = "4")]
+    pub term: u64,
+    /// The newest policy that the server knows. Who gets the answer *again* needs that policy
+    /// before it sends again what the routes do not cover.
+    #[prost(uint64, tag = "5")]
+    pub epoch: u64,
+    /// Nothing was done; send it again, as `routes` say.
+    #[prost(bool, tag = "6")]
+    pub again: bool,
+    /// Where parts of the key are now, as far as this server knows.
+    #[prost(message, repeated, tag = "7")]
+    pub routes: Vec<Route>,
+    /// As in the request.
+    #[prost(uint64, tag = "9")]
+    pub life: u64,
+    /// To a push: the ticket for the next round of this part, if that is to go by a tree.
+    #[prost(message, optional, boxed, tag = "12")]
+    pub ticket: Option<Box<Ticket>>,
+    /// To a push, without a ticket: none takes the next push while there are no newer trees than
+    /// this overlay; 0: who asks may get one. A server without trees repeats what was asked.
+    #[prost(uint64, tag = "13")]
+    pub overlay: u64,
+    /// To a push of what is cut by now: what `ticket` is to a part, for each of the parts that this
+    /// server has.
     #[prost(message, repeated, tag = "15")]
     pub tickets: Vec<PartTicket>,
+}
+
+impl From<&PartAsk> for PartReply {
+    /// It was done, and there is nothing new.
+    fn from(ask: &PartAsk) -> Self {
+        let &PartAsk { slice, from, to, term, epoch, life, overlay, .. } = ask;
+        Self { slice, from, to, term, epoch, life, overlay, ..Self::default() }
+    }
 }
 
 /// Who owns a part of a key. Of two routes for an element, that with the higher term is right.
@@ -124,7 +161,7 @@ pub struct Mark {
     /// The push's timestamp.
     #[prost(int32, tag = "3")]
     pub timestamp: i32,
-    /// The worker's life, as in [`Placed::life`].
+    /// The worker's life, as in [`PartAsk::life`].
     #[prost(uint64, tag = "4")]
     pub life: u64,
 }

@@ -14,7 +14,7 @@ pub fn encode_meta(meta: &Meta, out: &mut Vec<u8>) {
     if !meta.body.is_empty() {
         bytes(out, 2, &meta.body);
     }
-    if let Some(control) = &meta.control {
+    if let Some(control) = meta.control() {
         nested(out, 3, |out| encode_control(control, out));
     }
     flag(out, 4, meta.request);
@@ -40,20 +40,24 @@ pub fn encode_meta(meta: &Meta, out: &mut Vec<u8>) {
     if !meta.error.is_empty() {
         bytes(out, 101, meta.error.as_bytes());
     }
-    if let Some(placed) = &meta.placed {
+    if let Some(ask) = meta.ask() {
         tag(out, 102, 2);
-        elastic::write(placed, out);
+        elastic::write(ask, out);
     }
-    if let Some(transfer) = &meta.transfer {
+    if let Some(reply) = meta.reply() {
+        tag(out, 102, 2);
+        elastic::write(reply, out);
+    }
+    if let Some(transfer) = meta.transfer() {
         tag(out, 103, 2);
-        elastic::write(&FlatTransfer::from(&**transfer), out);
+        elastic::write(&FlatTransfer::from(transfer), out);
     }
     if let Some(devices) = &meta.devices {
         nested(out, 104, |out| encode_devices(devices, out));
     }
-    if let Some(hop) = &meta.hop {
+    if let Some(hop) = meta.hop() {
         tag(out, 105, 2);
-        elastic::write(&**hop, out);
+        elastic::write(hop, out);
     }
     if meta.own_keys {
         uint64(out, 110, 1);

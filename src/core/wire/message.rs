@@ -6,10 +6,8 @@
 
 use std::net::IpAddr;
 
-use super::elastic::Placed;
 use super::ids::{EMPTY, NodeId, id_to_rank};
-use super::transfer::Transfer;
-use super::trees::Hop;
+use super::payload::Payload;
 use super::word::Word;
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -405,20 +403,14 @@ pub struct Meta {
     /// Extension 104, and in BytePS's later generation: where the values lie, if that is anywhere
     /// but at CPU 0.
     pub devices: Option<Devices>,
-    /// Present in control messages.
-    pub control: Option<Box<Control>>,
+    /// What it is, beyond what stock says.
+    pub payload: Payload,
     /// Higher goes first.
     pub priority: i32,
     /// Extension 100: number of this message on its channel, from 1; 0 if not numbered.
     pub sequence: u64,
     /// Extension 101: the request failed at the server, with this reason. Empty if it did not.
     pub error: String,
-    /// Extension 102: which part of the key this is about.
-    pub placed: Option<Placed>,
-    /// Extension 103: it is no request of a worker, but goes from server to server.
-    pub transfer: Option<Box<Transfer>>,
-    /// Extension 105: it goes along a tree.
-    pub hop: Option<Box<Hop>>,
     /// Extension 110: the keys of its customer are its own, and lie apart from those of others
     /// (`values::spaces`).
     pub own_keys: bool,
@@ -443,13 +435,10 @@ impl Default for Meta {
             data_type: SmallVec::new(),
             value_type: DataType::Other as i32,
             devices: None,
-            control: None,
+            payload: Payload::Plain,
             priority: 0,
             sequence: 0,
             error: String::new(),
-            placed: None,
-            transfer: None,
-            hop: None,
             own_keys: false,
         }
     }
@@ -472,10 +461,7 @@ impl Message {
     /// A control message with the default metadata (head, app, customer all unset).
     #[must_use]
     pub fn control(control: Control) -> Self {
-        Self {
-            meta: Meta { control: Some(Box::new(control)), ..Meta::default() },
-            ..Self::default()
-        }
+        Self { meta: Meta { payload: control.into(), ..Meta::default() }, ..Self::default() }
     }
 
     /// The sum of the sizes of the data frames, in bytes.

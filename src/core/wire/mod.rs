@@ -1,11 +1,11 @@
 //! Bytes to typed messages and back. No I/O, no clock, no policy; depends on nothing else in this
-//! crate. `ids` has the numbers of keys and nodes, `message` the types, `encode` and `decode` the
-//! bytes of dmlc's ps-lite, `byteps` those of bytedance's; `dialect` chooses. `native` has the
-//! frames between two of our own nodes, `elastic` what they say about pieces that move, `transfer`
-//! what servers say to each other, `word` what they and the scheduler do, `flat_transfer` and
-//! `flat_word` the bytes of these, `topic` what of that the membership only passes on, `balance`
-//! about batch sizes, `agreement` about what all workers have to say alike, `exchange` how workers
-//! train while deltas travel; `socks` what is said to tunnels.
+//! crate. `ids` has the numbers of keys and nodes, `message` and `payload` the types, `encode` and
+//! `decode` the bytes of dmlc's ps-lite, `byteps` those of bytedance's; `dialect` chooses. `native`
+//! has the frames between two of our own nodes, `elastic` what they say about pieces that move,
+//! `transfer` what servers say to each other, `word` what they and the scheduler do,
+//! `flat_transfer` and `flat_word` the bytes of these, `topic` what of that the membership only
+//! passes on, `balance` about batch sizes, `agreement` about what all workers have to say alike,
+//! `exchange` how workers train while deltas travel; `socks` what is said to tunnels.
 
 pub mod agreement;
 pub mod balance;
@@ -20,6 +20,7 @@ mod flat_word;
 mod ids;
 pub mod message;
 pub mod native;
+mod payload;
 #[cfg(test)]
 mod reference_tests;
 pub mod save;
@@ -41,3 +42,4 @@ pub use dialect::Dialect;
 pub use encode::encode_meta;
 pub use ids::*;
 pub use message::*;
+pub use payload::Payload;

@@ -157,13 +157,13 @@ pub(super) fn meta() -> impl Strategy<Value = PbMeta> {
             target_id,
         },
     );
-    let ours = (of(placed()), of(transfer()), of(devices), of(hop()), of(long()));
+    let ours = (of(part()), of(transfer()), of(devices), of(hop()), of(long()));
     let own = (of(long()), of(words()), of(number()), ours);
     (numbers, flags, rest, own).prop_map(|(numbers, flags, rest, own)| {
         let (head, app_id, timestamp, customer_id, priority) = numbers;
         let (request, push, simple_app, pull) = flags;
         let (body, control, data_type) = rest;
-        let (sequence, error, data_size, (placed, transfer, devices, hop, own_keys)) = own;
+        let (sequence, error, data_size, (part, transfer, devices, hop, own_keys)) = own;
         PbMeta {
             head,
             body,
@@ -180,7 +180,7 @@ pub(super) fn meta() -> impl Strategy<Value = PbMeta> {
             priority,
             sequence,
             error,
-            placed,
+            part,
             transfer,
             devices,
             hop,
@@ -191,9 +191,9 @@ pub(super) fn meta() -> impl Strategy<Value = PbMeta> {
 
 /// A message as our own code makes it: fields of another command are not set.
 pub(super) fn valid_meta() -> impl Strategy<Value = Meta> {
-    meta().prop_map(|meta| {
-        let mut meta = read_meta(meta);
-        if let Some(control) = &mut meta.control {
+    meta().prop_filter_map("it goes along a tree without a part", |meta| {
+        let mut meta = read_meta(meta).ok()?;
+        if let Some(control) = meta.control_mut() {
             if control.command != Command::Barrier {
                 control.barrier_group = 0;
             }
@@ -201,6 +201,6 @@ pub(super) fn valid_meta() -> impl Strategy<Value = Meta> {
                 control.signature = 0;
             }
         }
-        meta
+        Some(meta)
     })
 }

@@ -11,10 +11,77 @@ pub(super) fn route() -> impl Strategy<Value = elastic::Route> {
     })
 }
 
-pub(super) fn placed() -> impl Strategy<Value = elastic::Placed> {
+/// What a request or an answer says of a part; each of the two has some of these fields.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct PbPart {
+    #[prost(uint32, tag = "1")]
+    slice: u32,
+    #[prost(uint64, tag = "2")]
+    from: u64,
+    #[prost(uint64, tag = "3")]
+    to: u64,
+    #[prost(uint64, tag = "4")]
+    term: u64,
+    #[prost(uint64, tag = "5")]
+    epoch: u64,
+    #[prost(bool, tag = "6")]
+    again: bool,
+    #[prost(message, repeated, tag = "7")]
+    routes: Vec<elastic::Route>,
+    #[prost(uint32, tag = "8")]
+    after: u32,
+    #[prost(uint64, tag = "9")]
+    life: u64,
+    #[prost(bool, tag = "10")]
+    init: bool,
+    #[prost(bool, tag = "11")]
+    ahead: bool,
+    #[prost(message, optional, boxed, tag = "12")]
+    ticket: Option<Box<trees::Ticket>>,
+    #[prost(uint64, tag = "13")]
+    overlay: u64,
+    #[prost(bool, tag = "14")]
+    asks: bool,
+    #[prost(message, repeated, tag = "15")]
+    tickets: Vec<trees::PartTicket>,
+}
+
+impl PbPart {
+    pub(super) fn of(meta: &Meta) -> Option<Self> {
+        let asked = meta.ask().cloned().map(|ask| {
+            let elastic::PartAsk { slice, from, to, term, epoch, after, .. } = ask;
+            let elastic::PartAsk { life, init, ahead, ticket, overlay, asks, .. } = ask;
+            let part = Self { slice, from, to, term, epoch, after, life, init, ..Self::default() };
+            Self { ahead, ticket, overlay, asks, ..part }
+        });
+        asked.or_else(|| {
+            let elastic::PartReply { slice, from, to, term, epoch, again, .. } = *meta.reply()?;
+            let elastic::PartReply { routes, life, ticket, overlay, tickets, .. } =
+                meta.reply()?.clone();
+            let part = Self { slice, from, to, term, epoch, again, routes, ..Self::default() };
+            Some(Self { life, ticket, overlay, tickets, ..part })
+        })
+    }
+
+    pub(super) fn ask(self) -> elastic::PartAsk {
+        let Self { slice, from, to, term, epoch, after, life, init, .. } = self;
+        let Self { ahead, ticket, overlay, asks, .. } = self;
+        let part = elastic::PartAsk { slice, from, to, term, epoch, after, ..Default::default() };
+        elastic::PartAsk { life, init, ahead, ticket, overlay, asks, ..part }
+    }
+
+    pub(super) fn reply(self) -> elastic::PartReply {
+        let Self { slice, from, to, term, epoch, again, routes, .. } = self;
+        let Self { life, ticket, overlay, tickets, .. } = self;
+        let part = elastic::PartReply { slice, from, to, term, epoch, again, ..Default::default() };
+        elastic::PartReply { routes, life, ticket, overlay, tickets, ..part }
+    }
+}
+
+pub(super) fn part() -> impl Strategy<Value = PbPart> {
     use proptest::collection::vec;
     (any::<u32>(), long(), long(), long(), long(), any::<bool>(), vec(route(), 0..4)).prop_map(
-        |(slice, from, to, term, epoch, again, routes)| elastic::Placed {
+        |(slice, from, to, term, epoch, again, routes)| PbPart {
             tickets: routes.iter().map(part_ticket).collect(),
             slice,
             from,

@@ -9,7 +9,7 @@ use prost::Message as _;
 use prost::encoding::{WireType, decode_key, encode_key, encode_varint, skip_field};
 
 use self::messages::{long, meta, number, valid_meta};
-use self::pieces::{PbSetting, hop, overlay, placed, route, setting};
+use self::pieces::{PbPart, PbSetting, hop, overlay, part, route, setting};
 use super::decode::DATA_TYPES_MAX;
 use super::flat_word::FlatWord;
 use super::*;
@@ -112,7 +112,7 @@ struct PbMeta {
     #[prost(string, optional, tag = "101")]
     error: Option<String>,
     #[prost(message, optional, tag = "102")]
-    placed: Option<elastic::Placed>,
+    part: Option<PbPart>,
     #[prost(message, optional, tag = "103")]
     transfer: Option<FlatTransfer>,
     #[prost(message, optional, tag = "104")]
@@ -188,7 +188,7 @@ fn pb_meta(meta: &Meta) -> PbMeta {
     PbMeta {
         head: Some(meta.head),
         body: some(meta.body.to_vec(), !meta.body.is_empty()),
-        control: meta.control.as_deref().map(pb_control),
+        control: meta.control().map(pb_control),
         request: Some(meta.request),
         push: Some(meta.push),
         simple_app: Some(meta.simple_app),
@@ -201,15 +201,15 @@ fn pb_meta(meta: &Meta) -> PbMeta {
         priority: Some(meta.priority),
         sequence: some(meta.sequence, meta.sequence != 0),
         error: some(meta.error.clone(), !meta.error.is_empty()),
-        placed: meta.placed.clone(),
-        transfer: meta.transfer.as_deref().map(FlatTransfer::from),
+        part: PbPart::of(meta),
+        transfer: meta.transfer().map(FlatTransfer::from),
         devices: meta.devices.map(|devices| PbDevices {
             source_kind: Some(devices.source.kind),
             source_id: Some(devices.source.id),
             target_kind: Some(devices.target.kind),
             target_id: Some(devices.target.id),
         }),
-        hop: meta.hop.as_deref().cloned(),
+        hop: meta.hop().cloned(),
         own_keys: some(1, meta.own_keys),
     }
 }
@@ -268,8 +268,28 @@ fn read_devices(devices: &PbDevices) -> Option<Devices> {
     Devices { source, target: device(devices.target_kind, devices.target_id) }.if_told()
 }
 
-fn read_meta(meta: PbMeta) -> Meta {
-    Meta {
+/// Of control nothing else counts, and of a transfer nothing but that.
+fn read_payload(meta: &PbMeta) -> Result<Payload, DecodeError> {
+    if let Some(control) = meta.control.clone().and_then(read_control) {
+        return Ok(Payload::Control(control));
+    }
+    if let Some(flat) = meta.transfer.clone() {
+        return Ok(Payload::Transfer(Box::new(flat.into())));
+    }
+    let asks = meta.request == Some(true);
+    match (meta.part.clone(), meta.hop.clone().map(Box::new)) {
+        (Some(part), Some(hop)) if asks => Ok(Payload::Up(part.ask(), hop)),
+        (Some(part), Some(hop)) => Ok(Payload::Down(part.reply(), hop)),
+        (None, Some(_)) => Err(DecodeError::Missing("the part that goes along a tree")),
+        (Some(part), None) if asks => Ok(Payload::Ask(part.ask())),
+        (Some(part), None) => Ok(Payload::Reply(part.reply())),
+        (None, None) => Ok(Payload::Plain),
+    }
+}
+
+fn read_meta(meta: PbMeta) -> Result<Meta, DecodeError> {
+    Ok(Meta {
+        payload: read_payload(&meta)?,
         head: meta.head.unwrap_or(0),
         app_id: meta.app_id.unwrap_or(EMPTY),
         customer_id: meta.customer_id.unwrap_or(0),
@@ -286,15 +306,11 @@ fn read_meta(meta: PbMeta) -> Meta {
         data_type: meta.data_type.into_iter().collect(),
         value_type: DataType::Other as i32,
         devices: meta.devices.as_ref().and_then(read_devices),
-        control: meta.control.and_then(read_control),
         priority: meta.priority.unwrap_or(0),
         sequence: meta.sequence.unwrap_or(0),
         error: meta.error.unwrap_or_default(),
-        placed: meta.placed,
-        transfer: meta.transfer.map(|flat| Box::new(flat.into())),
-        hop: meta.hop.map(Box::new),
         own_keys: meta.own_keys.unwrap_or(0) != 0,
-    }
+    })
 }
 
 // ---- unknown fields -----------------------------------------------------------------------------
@@ -395,7 +411,7 @@ proptest! {
     #[test]
     fn we_read_what_prost_writes(reference in meta()) {
         let bytes = reference.encode_to_vec();
-        prop_assert_eq!(decode_meta(&bytes), Ok(read_meta(reference)));
+        prop_assert_eq!(decode_meta(&bytes), read_meta(reference));
     }
 
     #[test]

@@ -4,6 +4,9 @@
 use bytes::Bytes;
 use smallvec::smallvec;
 
+use super::elastic::{PartAsk, PartReply};
+use super::transfer::{PieceName, Transfer};
+use super::trees::Hop;
 use super::*;
 
 fn hex(meta: &Meta) -> String {
@@ -29,7 +32,7 @@ fn node(role: Role, id: NodeId, customer_id: i32) -> Node {
 }
 
 fn control(control: Control, meta: Meta) -> Meta {
-    Meta { control: Some(Box::new(control)), ..meta }
+    Meta { payload: control.into(), ..meta }
 }
 
 fn van(command: Command, nodes: Vec<Node>) -> Meta {
@@ -151,7 +154,7 @@ fn our_own_fields_come_back_and_are_above_99() {
             ..node(Role::Worker, 9, 0)
         }],
     );
-    if let Some(control) = &mut list.control {
+    if let Some(control) = list.control_mut() {
         control.ack_sequence = 7;
         control.settings = vec![Setting::new("DMLC_NUM_WORKER", "2"), Setting::new("", "")];
         control.notice = Some(Notice {
@@ -176,12 +179,101 @@ fn a_registration_has_so_many_settings_and_no_longer_ones() {
         let control_part = Control { settings, ..Control::new(Command::AddNode) };
         let mut bytes = Vec::new();
         encode_meta(&control(control_part, Meta::default()), &mut bytes);
-        decode_meta(&bytes).map(|meta| meta.control.map_or(0, |control| control.settings.len()))
+        decode_meta(&bytes).map(|meta| meta.control().map_or(0, |control| control.settings.len()))
     };
     let all = |count, length: usize| vec![Setting::new(&"n".repeat(length), "1"); count];
     assert_eq!(of(all(64, 255)), Ok(64));
     assert_eq!(of(all(65, 1)), Err(DecodeError::TooLong("the list of settings")));
     assert_eq!(of(all(1, 256)), Err(DecodeError::TooLong("the name of a setting")));
+}
+
+fn bytes_of(payload: Payload, request: bool) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode_meta(&Meta { payload, request, ..Meta::default() }, &mut bytes);
+    bytes
+}
+
+/// What nobody sends together, in both orders: of control nothing else counts, and of a transfer
+/// nothing but that.
+#[test]
+fn a_message_is_one_thing() {
+    let (ask, reply) = (PartAsk { from: 3, to: 7, ..PartAsk::default() }, PartReply::default());
+    let transfer = Transfer::Drop(PieceName { key: 1, from: 0, to: 4, term: 2 });
+    let hop = Box::new(Hop { key: 9, ..Hop::default() });
+    for request in [true, false] {
+        let part = if request { Payload::Ask(ask.clone()) } else { Payload::Reply(reply.clone()) };
+        let along = Meta { payload: part.clone(), request, ..Meta::default() }.along(*hop.clone());
+        let all = [
+            Payload::from(Control::new(Command::Heartbeat)),
+            Payload::Transfer(Box::new(transfer.clone())),
+            along.payload,
+            part,
+            Payload::Plain,
+        ];
+        for (at, counts) in all.iter().enumerate() {
+            for other in &all[at..] {
+                let [one, more] = [counts, other].map(|payload| bytes_of(payload.clone(), request));
+                for both in [[&one[..], &more].concat(), [&more[..], &one].concat()] {
+                    let read = decode_meta(&both).unwrap();
+                    assert_eq!(read.payload, *counts, "beside {other:?}");
+                    assert_eq!(bytes_of(read.payload, request), one);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_goes_along_a_tree_says_which_part_it_is_about() {
+    let hop = Hop { key: 9, ..Hop::default() };
+    let mut bytes = bytes_of(Payload::Plain, true);
+    bytes.extend([0xca, 0x06]);
+    elastic::write(&hop, &mut bytes);
+    let missing = DecodeError::Missing("the part that goes along a tree");
+    assert_eq!(decode_meta(&bytes), Err(missing));
+    bytes.extend([0xb2, 0x06, 0]);
+    let about = Payload::Up(PartAsk::default(), Box::new(hop));
+    assert_eq!(decode_meta(&bytes).map(|meta| meta.payload), Ok(about));
+}
+
+/// A request has no routes, and an answer does not say what was pushed before: what says so
+/// nevertheless is left out. So a server of an earlier version is understood, which repeats in an
+/// answer all that it was asked.
+#[test]
+fn whether_a_part_asks_or_answers_its_message_says() {
+    let route = elastic::Route { from: 3, to: 7, term: 1, owner: 8 };
+    let ask = PartAsk { from: 3, to: 7, after: 5, asks: true, ..PartAsk::default() };
+    let reply = PartReply { from: 3, to: 7, routes: vec![route], ..PartReply::default() };
+    // A message that follows itself says what both do.
+    let read = |request| {
+        let mut bytes = bytes_of(Payload::Plain, request);
+        let mut both = prost::Message::encode_to_vec(&ask);
+        prost::Message::encode(&reply, &mut both).unwrap();
+        bytes.extend([0xb2, 0x06, both.len() as u8]);
+        bytes.extend(both);
+        decode_meta(&bytes).unwrap().payload
+    };
+    assert_eq!(read(true), Payload::Ask(ask.clone()));
+    assert_eq!(read(false), Payload::Reply(reply.clone()));
+}
+
+#[test]
+fn what_was_asked_becomes_what_is_answered_once() {
+    let ask = PartAsk { slice: 1, from: 3, to: 7, term: 2, life: 4, ..PartAsk::default() };
+    let ticket = Some(Box::default());
+    let payload = Payload::Ask(PartAsk { after: 5, asks: true, ticket, overlay: 6, ..ask });
+    let mut meta = Meta { payload, request: true, ..Meta::default() };
+    let part = PartReply { slice: 1, from: 3, to: 7, term: 2, life: 4, ..PartReply::default() };
+    let part = PartReply { overlay: 6, ..part };
+    assert_eq!((meta.answered().as_ref(), meta.span()), (Some(&part), Some(3..7)));
+    meta.answering().unwrap().again = true;
+    let again = PartReply { again: true, ..part };
+    assert_eq!((meta.answering().cloned(), meta.ask()), (Some(again.clone()), None));
+    assert_eq!((meta.answered(), meta.span()), (Some(again), Some(3..7)));
+    let mut sum = Meta { request: true, ..Meta::default() }.along(Hop::default());
+    assert!(matches!(sum.payload, Payload::Up(..)) && sum.answering().is_some());
+    assert!(matches!(sum.payload, Payload::Down(..)) && sum.hop().is_some());
+    assert!(Meta::default().answering().is_none());
 }
 
 #[test]

@@ -47,7 +47,7 @@ pub struct PartTicket {
     pub ticket: Option<Ticket>,
 }
 
-/// One push of one worker, as a sum names it: what `Placed` and the metadata say of a push that
+/// One push of one worker, as a sum names it: what `PartAsk` and the metadata say of a push that
 /// comes alone.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct PushName {
@@ -85,12 +85,12 @@ pub enum HopKind {
     /// To a child: these pushes counted, or were refused for the reason that the message has.
     Down = 2,
     /// To a child: the ticket is void. Nothing that went by it and was not told of counts. The
-    /// ticket that `Placed` has, if there is one, is in its place.
+    /// ticket that `PartReply` has, if there is one, is in its place.
     Void = 3,
 }
 
-/// Beside `Placed`, in a message along a tree: extension 105. The part of the key is that of
-/// `Placed`.
+/// In a message along a tree: extension 105, beside what it says of the part of the key that it is
+/// about.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Hop {
     /// What it is.

@@ -4,10 +4,10 @@ use bytes::Bytes;
 
 use super::*;
 use crate::kv::Pending;
-use crate::wire::elastic::{KeyRoute, Placed, Route};
+use crate::wire::elastic::{KeyRoute, PartReply, Route};
 use crate::wire::trees::{Overlay, Ticket, TreeNode, TreeTable};
 use crate::wire::word::{Policy, RoutedPolicy};
-use crate::wire::{server_id, worker_id};
+use crate::wire::{Payload, server_id, worker_id};
 use crate::worker::{LocalStep, Own};
 
 const NOW: Duration = Duration::from_secs(1);
@@ -94,7 +94,7 @@ fn a_pull_that_is_answered_with_nothing_has_failed() {
             let slice = (0, pairs(&[3], &[]));
             side.begin(NOW, &meta, std::iter::once(slice), &mut out).unwrap();
             let sent = side.messages(&mut out);
-            answer.placed.clone_from(&sent[0].meta.placed);
+            answer.payload = sent[0].meta.answered().into();
         }
         side.answered(NOW, &answer, KvPairs::default(), &mut out);
         let [Finished { outcome: Err(error), .. }] = &out.over[..] else { panic!("{out:?}") };
@@ -161,20 +161,20 @@ fn nothing_is_sent_to_oneself() {
     side.set_asks_from(0);
     // The first push of a key asks its owner by which tree it goes.
     let [asks] = &pushed(&mut side, 8)[..] else { panic!("one message") };
-    let asking = asks.meta.placed.clone().unwrap();
+    let asking = asks.meta.ask().unwrap();
     assert!(asking.asks && asks.meta.recver == SERVERS[0], "{asks:?}");
     let ticket = Some(Box::new(Ticket { overlay: 1, tree: 0, round: 1 }));
     let routes = vec![Route { from: 0, to: 2, term: 1, owner: SERVERS[0] }];
-    let told = Placed { again: true, ticket, routes, overlay: 1, ..asking };
-    let told = Meta { placed: Some(told), ..answer(asks) };
+    let told = PartReply { again: true, ticket, routes, overlay: 1, ..asking.into() };
+    let told = Meta { payload: Payload::Reply(told), ..answer(asks) };
     side.answered(NOW, &told, KvPairs::default(), &mut out);
     assert!(out.parts().iter().all(|part| part.is_for_relay(ME)) && !out.parts().is_empty());
     let sums = side.messages(&mut out);
     assert!(!sums.is_empty() && out.parts().is_empty());
     for Outgoing { meta, .. } in &sums {
-        assert!(meta.hop.is_some() && meta.recver == SERVERS[0], "{meta:?}");
+        assert!(meta.hop().is_some() && meta.recver == SERVERS[0], "{meta:?}");
     }
-    assert!(side.along_tree(sums[0].meta.hop.as_ref().unwrap().names[0].timestamp).is_some());
+    assert!(side.along_tree(sums[0].meta.hop().unwrap().names[0].timestamp).is_some());
     side.validate().unwrap();
 }
 

@@ -11,7 +11,7 @@ use crate::recipient::{Finish, Recipient};
 use pslite_core::kv::rounds::Round;
 use pslite_core::wire::exchange::word::ExchangeReport;
 use pslite_core::wire::save::{SaveAsked, SaveTold};
-use pslite_core::wire::{Message, Meta, Role};
+use pslite_core::wire::{Message, Meta, Payload, Role};
 
 impl Recipient for CustomerShared {
     fn handle(&self, item: Delivery) {
@@ -133,12 +133,12 @@ impl CustomerShared {
         }
         // It may come before the application's KVWorker is there.
         let is_worker = || self.base.node().is_ok_and(|node| node.settings().role == Role::Worker);
-        if message.meta.hop.is_some() && (self.worker.is_attached() || is_worker()) {
-            self.worker.hop(message);
-        } else if message.meta.request {
-            self.server.request(message);
-        } else {
-            self.worker.response(message);
+        match message.meta.payload {
+            Payload::Up(..) | Payload::Down(..) if self.worker.is_attached() || is_worker() => {
+                self.worker.hop(message);
+            }
+            _ if message.meta.request => self.server.request(message),
+            _ => self.worker.response(message),
         }
     }
 }

@@ -5,7 +5,7 @@ use super::{CustomerHandle, CustomerShared};
 use crate::delivery::Delivery;
 use crate::error::{NodeError, Result};
 use crate::running::NodeRef;
-use pslite_core::wire::Message;
+use pslite_core::wire::{Message, Payload};
 use pslite_observe::log::{self, Level};
 
 /// Data frames of one message; the wires carry no more.
@@ -28,7 +28,8 @@ impl CustomerShared {
     /// it is told then.
     pub(crate) fn is_odd(&self, message: &Message) -> bool {
         let meta = &message.meta;
-        if meta.simple_app || meta.transfer.is_some() || matches!(message.data.len(), 0 | 2 | 3) {
+        let is_transfer = matches!(meta.payload, Payload::Transfer(_));
+        if meta.simple_app || is_transfer || matches!(message.data.len(), 0 | 2 | 3) {
             return false;
         }
         let is_kv = self.worker.is_attached() || self.server.is_attached();

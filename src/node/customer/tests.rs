@@ -10,9 +10,9 @@ use crate::running::fake::FakeNode;
 use crate::running::{NodeRef, RunningNode};
 use crate::sync::lock;
 use pslite_core::values::server_key_ranges;
-use pslite_core::wire::elastic::Placed;
+use pslite_core::wire::elastic::PartAsk;
 use pslite_core::wire::word::{Policy, RoutedPolicy};
-use pslite_core::wire::{Frames, Message, NodeId, server_id, worker_id};
+use pslite_core::wire::{Frames, Message, NodeId, Payload, server_id, worker_id};
 
 fn keys(keys: &[u64]) -> Bytes {
     keys.iter().flat_map(|key| key.to_ne_bytes()).collect()
@@ -289,8 +289,8 @@ fn a_request_that_comes_while_a_node_ends_reaches_no_handler_whose_keys_have_mov
         let handle = customer.handle();
         handle.attach_movable(Box::new(Stateless)).unwrap();
         let pull = |timestamp| {
-            let placed = elastic.then(Placed::default);
-            let meta = Meta { request: true, pull: true, timestamp, placed, ..Meta::default() };
+            let payload = elastic.then(PartAsk::default).into();
+            let meta = Meta { request: true, pull: true, timestamp, payload, ..Meta::default() };
             let meta = Meta { sender: worker_id(0), recver: server_id(0), ..meta };
             let data = Frames::from_iter([keys(&[1]), Bytes::new()]);
             handle.shared().handle(Delivery::Message(Message { meta, data }));
@@ -323,8 +323,8 @@ fn a_request_before_the_first_policy_is_answered_where_the_environment_lets_keys
     let policy = Policy { epoch: 1, servers, homes, ..Policy::default() };
     let policy = Arc::new(RoutedPolicy { policy, routes: Vec::new() });
     node.state().set_policy(Arc::clone(&policy));
-    let placed = Some(Placed { epoch: 1, ..Placed::default() });
-    let meta = Meta { request: true, push: true, timestamp: 5, placed, ..Meta::default() };
+    let payload = Payload::Ask(PartAsk { epoch: 1, ..PartAsk::default() });
+    let meta = Meta { request: true, push: true, timestamp: 5, payload, ..Meta::default() };
     let meta = Meta { sender: worker_id(0), recver: server_id(0), ..meta };
     let data = Frames::from_iter([keys(&[1]), Bytes::from(vec![7; 8])]);
     handle.shared().handle(Delivery::Message(Message { meta, data }));

@@ -22,7 +22,7 @@ use pslite_core::values::KvPairs;
 use pslite_core::wire::elastic::Order;
 use pslite_core::wire::transfer::Transfer;
 use pslite_core::wire::word::{ClaimWord, RoutedPolicy};
-use pslite_core::wire::{Key, Message, Meta, NodeId};
+use pslite_core::wire::{Key, Message, Meta, NodeId, Payload};
 use pslite_observe::log::{self, Level};
 
 /// What an application does so that its keys can move. Keys are those of requests. Called on a
@@ -154,15 +154,15 @@ impl Movable {
     /// Deals with a request of a worker, or leaves it to the application's handler.
     pub(crate) fn take(&self, front: &Front, message: &Message) -> Owner {
         let Ok(node) = front.node() else { return self.owner_after_the_end() };
-        if !node.is_elastic() || (message.meta.simple_app && message.meta.transfer.is_none()) {
-            return Owner::Application;
+        match &message.meta.payload {
+            _ if !node.is_elastic() => return Owner::Application,
+            Payload::Transfer(transfer) => self.transfer(front, &node, message, transfer),
+            _ if message.meta.simple_app => return Owner::Application,
+            _ => {
+                let meta = message.meta.clone();
+                self.step(front, |keys, steps| keys.serve(node.now(), meta, &message.data, steps));
+            }
         }
-        if let Some(transfer) = &message.meta.transfer {
-            self.transfer(front, &node, message, transfer);
-            return Owner::Store;
-        }
-        let meta = message.meta.clone();
-        self.step(front, |keys, steps| keys.serve(node.now(), meta, &message.data, steps));
         Owner::Store
     }
 

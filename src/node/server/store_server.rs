@@ -36,7 +36,7 @@ use pslite_core::store::{Answer, Outbound, PART_BYTES, StoreConfig};
 use pslite_core::values::spaces::space_begin;
 use pslite_core::values::{KvPairs, key_at, server_key_ranges};
 use pslite_core::wire::save::{SaveAsked, SaveTold};
-use pslite_core::wire::{Frames, Message, Meta, NodeId};
+use pslite_core::wire::{Frames, Message, Meta, NodeId, Payload};
 use pslite_observe::awake;
 use pslite_observe::log::{self, Level};
 use pslite_observe::{MessageKind, Traffic};
@@ -106,7 +106,7 @@ impl StoreServer {
 
     /// Deals with a request of a worker, or leaves it to the application.
     pub(super) fn take(&self, front: &Front, node: &Result<NodeRef>, message: &Message) -> Owner {
-        let is_transfer = message.meta.transfer.is_some();
+        let is_transfer = matches!(message.meta.payload, Payload::Transfer(_));
         if message.meta.simple_app && Head::from(message.meta.head) == Head::Agree && !is_transfer {
             // Whoever keeps the values: what workers say alike is compared here.
             return self.agree(front, &message.meta);
@@ -121,7 +121,7 @@ impl StoreServer {
                 return Owner::Application;
             }
         };
-        if let Some(transfer) = &message.meta.transfer {
+        if let Payload::Transfer(transfer) = &message.meta.payload {
             self.transfer(front, serving, message, transfer);
             return Owner::Store;
         }

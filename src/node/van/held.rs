@@ -119,7 +119,8 @@ impl Van {
 mod tests {
     use super::*;
     use crate::van::mode_of;
-    use pslite_core::wire::Meta;
+    use pslite_core::wire::elastic::PartAsk;
+    use pslite_core::wire::{Meta, Payload};
     use pslite_transport::carrier::SendMode;
 
     fn message(timestamp: i32) -> Message {
@@ -133,7 +134,7 @@ mod tests {
     #[test]
     fn messages_along_trees_and_requests_of_a_worker_that_trains_here_do_not_wait() {
         let [program, mut along_a_tree, mut own] = [1, 2, 3].map(message);
-        along_a_tree.meta.hop = Some(Box::default());
+        along_a_tree.meta.payload = Payload::Up(PartAsk::default(), Box::default());
         own.meta.background = true;
         let modes = [program, along_a_tree, own].map(|message| mode_of(&message));
         assert_eq!(modes, [SendMode::Block, SendMode::Queue, SendMode::Queue]);

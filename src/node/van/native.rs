@@ -104,9 +104,8 @@ impl Van {
 
     /// The class of a message: it may overtake messages of other classes to the same peer.
     fn class_of(&self, meta: &Meta) -> i32 {
-        if let Some(hop) = &meta.hop {
-            let from = meta.placed.as_ref().map_or(0, |placed| placed.from);
-            return place_in_round(hop.key, from, self.state.settings.num_servers);
+        if let (Some(hop), Some(span)) = (meta.hop(), meta.span()) {
+            return place_in_round(hop.key, span.start, self.state.settings.num_servers);
         }
         match meta.overtakes {
             true => FIRST_CLASS,

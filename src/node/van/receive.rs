@@ -23,7 +23,7 @@ use pslite_core::cluster::{Cluster, Event};
 use pslite_core::delivery::Verdict;
 use pslite_core::random::{self, Random};
 use pslite_core::wire::{
-    self, Command, Dialect, EMPTY, Message, Meta, NodeId, Origin, Role, SCHEDULER,
+    self, Command, Dialect, EMPTY, Message, Meta, NodeId, Origin, Payload, Role, SCHEDULER,
 };
 use pslite_observe::MessageKind;
 use pslite_observe::log::{self, Level};
@@ -201,7 +201,7 @@ impl Van {
             Some(Ok(_)) if incoming.is_oversized() => {
                 return self.drop_garbage(&incoming, "too many frames");
             }
-            Some(Ok(meta)) if meta.control.is_some() && !incoming.may_be_control() => {
+            Some(Ok(meta)) if meta.control().is_some() && !incoming.may_be_control() => {
                 return self.drop_garbage(&incoming, "control on the way of data");
             }
             Some(Ok(meta)) => meta,
@@ -233,7 +233,7 @@ impl Van {
         if may_repeat && !self.accept(from, &message, |id| self.is_ours(id)) {
             return None;
         }
-        match message.meta.control.as_ref().map(|control| control.command) {
+        match message.meta.control().map(|control| control.command) {
             None => return self.dispatch(message, Some(&incoming)),
             Some(Command::Ack | Command::Terminate) => {}
             Some(_) => self.control(from, message, incoming.as_stock()),
@@ -251,8 +251,8 @@ impl Van {
         }
         let Some(frame) = incoming.frames().first().cloned() else { return };
         for other in Dialect::ALL.into_iter().filter(|other| *other != own) {
-            let control = other.decode(&frame).ok().and_then(|meta| meta.control);
-            if let Some(control) = control
+            let payload = other.decode(&frame).map(|meta| meta.payload);
+            if let Ok(Payload::Control(control)) = payload
                 && control.command == Command::AddNode
                 && let [node] = control.nodes.as_slice()
             {
@@ -265,7 +265,7 @@ impl Van {
     /// A control message of somebody else. A scheduler is told where it came from.
     fn control(&self, from: Option<NodeId>, mut message: Message, incoming: Option<&ZmqIncoming>) {
         let is_stranger = from.is_none() && self.state.settings.role == Role::Scheduler;
-        if is_stranger && let Some(control) = &mut message.meta.control {
+        if is_stranger && let Some(control) = message.meta.control_mut() {
             control.origin = incoming.and_then(origin);
         }
         let answers = match from {
@@ -306,11 +306,11 @@ impl Van {
     /// Why a message is refused unread, if so. An operator has no id; a scheduler answers it
     /// nevertheless.
     fn refuse(&self, from: Option<NodeId>, meta: &Meta) -> Option<String> {
-        let command = meta.control.as_ref().map(|control| control.command);
+        let command = meta.control().map(|control| control.command);
         let is_scheduler = self.state.settings.role == Role::Scheduler;
         let asks = |control: &&wire::Control| control.word.is_some() && is_scheduler;
-        let by_operator = meta.control.as_deref().filter(asks).is_some()
-            || saving::asks(self.state.settings.role, meta);
+        let by_operator =
+            meta.control().filter(asks).is_some() || saving::asks(self.state.settings.role, meta);
         match from {
             None if command != Some(Command::AddNode) && !by_operator => {
                 Some("a message of a node that has not registered".to_owned())
@@ -328,7 +328,7 @@ impl Van {
 
     /// Keeps a message to a customer as long as the job is not known.
     fn unless_early(&self, message: Message, may_repeat: bool) -> Option<Message> {
-        if message.meta.control.is_some() {
+        if message.meta.control().is_some() {
             return Some(message);
         }
         match self.early.take(message, may_repeat) {
@@ -345,7 +345,7 @@ impl Van {
     /// Keeps a message of a node that is lost here and may be replaced: it is its successor's, if
     /// the scheduler's word of that comes soon.
     fn unless_of_lost(&self, message: Message, may_repeat: bool) -> Option<Message> {
-        if message.meta.control.is_some() || !self.job.is_troubled() {
+        if message.meta.control().is_some() || !self.job.is_troubled() {
             return Some(message);
         }
         let sender = message.meta.sender;

@@ -14,7 +14,7 @@ const NO_STORE: &str = "the values of this server are its application's own: psl
 
 /// The question of an operator that a server answers.
 fn question(meta: &Meta) -> Option<&Bytes> {
-    match meta.control.as_ref()?.word.as_deref()? {
+    match meta.control()?.word.as_deref()? {
         Word::Save(asked) => Some(asked),
         _ => None,
     }

@@ -6,7 +6,7 @@ use std::sync::MutexGuard;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::{Done, Payload, Request, Requests, WorkerCustomer};
+use super::{Done, Request, RequestEnd, Requests, WorkerCustomer};
 use crate::error::{NodeError, Result};
 use crate::landing::PullSink;
 use crate::running::NodeRef;
@@ -155,7 +155,7 @@ impl WorkerCustomer {
         let destination =
             sink.as_ref().filter(|_| node.native().is_some() && node.settings().group_size == 1);
         let destination = destination.and_then(|sink| sink.destination());
-        let payload = Payload::Program { sink, done };
+        let payload = RequestEnd::Program { sink, done };
         let pending = match want_lens {
             Some(want_lens) => Pending::pull(keys, want_lens, payload),
             None => Pending::push(payload),

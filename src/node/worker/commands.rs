@@ -8,7 +8,7 @@ use crate::error::{NodeError, Result};
 use crate::running::NodeRef;
 use crate::sync::lock;
 use pslite_core::kv::commands::Again;
-use pslite_core::wire::elastic::Placed;
+use pslite_core::wire::elastic::PartAsk;
 use pslite_core::wire::{Frames, Message, Meta, NodeId, SERVER_GROUP};
 use pslite_core::worker::WorkerOutput;
 
@@ -64,10 +64,10 @@ impl WorkerCustomer {
         node.failure().map_or(Ok(()), Err)?;
         let life = lock(&self.requests).side.life();
         // Its commands are counted apart from those of the process that had the id before.
-        let placed = (life > 0).then(|| Placed { life, ..Placed::default() });
+        let ask = (life > 0).then(|| PartAsk { life, ..PartAsk::default() });
         for server in servers {
             let meta = Meta {
-                placed: placed.clone(),
+                payload: ask.clone().into(),
                 head: again.head,
                 body: again.body.clone(),
                 simple_app: true,

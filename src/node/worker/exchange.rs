@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 
 use super::ahead::longest;
-use super::{Payload, Requests, WorkerCustomer};
+use super::{RequestEnd, Requests, WorkerCustomer};
 use crate::delivery::Delivery;
 use crate::error::{NodeError, Result};
 use crate::recipient::Finish;
@@ -134,7 +134,7 @@ impl WorkerCustomer {
             let mut out = WorkerOutput::default();
             let mut state = lock(&self.requests);
             state.side.set_longest_ahead(longest(node));
-            let sent = state.side.do_local(node.now(), step, Payload::Own, &mut out);
+            let sent = state.side.do_local(node.now(), step, RequestEnd::Own, &mut out);
             if let LocalSent::Own(timestamp) = sent {
                 state.asked(node.traffic(), timestamp);
             }

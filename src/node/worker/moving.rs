@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::{Payload, Requests, WorkerCustomer};
+use super::{RequestEnd, Requests, WorkerCustomer};
 use crate::running::NodeRef;
 use crate::sync::lock;
 use pslite_core::kv::messages::pairs_of;
@@ -91,7 +91,7 @@ impl WorkerCustomer {
 
     fn step(
         &self,
-        step: impl FnOnce(&mut WorkerSide<Payload>, Duration, &mut WorkerOutput<Payload>),
+        step: impl FnOnce(&mut WorkerSide<RequestEnd>, Duration, &mut WorkerOutput<RequestEnd>),
     ) {
         let Ok(node) = self.node() else { return };
         let mut out = WorkerOutput::default();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{Payload, Requests, WorkerCustomer};
+use super::{RequestEnd, Requests, WorkerCustomer};
 use crate::running::NodeRef;
 use crate::sync::{lock, try_lock};
 use pslite_core::keys::KeyName;
@@ -76,7 +76,7 @@ impl Requests {
     /// What a request is, for people. One of this worker's own pushes and pulls.
     fn what(&self, timestamp: i32, servers: usize) -> Cow<'static, str> {
         match self.side.requests().payload(timestamp) {
-            Some(Payload::Own(key)) => {
+            Some(RequestEnd::Own(key)) => {
                 format!("an exchange of key {}", KeyName::of(*key, servers)).into()
             }
             _ => self.side.requests().what(timestamp).into(),

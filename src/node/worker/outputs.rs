@@ -6,7 +6,7 @@ use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
 use super::ahead::longest;
-use super::{Payload, Requests, WorkerCustomer};
+use super::{RequestEnd, Requests, WorkerCustomer};
 use crate::error::{NodeError, Result};
 use crate::running::NodeRef;
 use crate::sync::lock;
@@ -68,7 +68,7 @@ impl WorkerCustomer {
     fn send_outgoing(&self, node: &NodeRef, messages: Vec<Outgoing>) -> Result<()> {
         node.failure().map_or(Ok(()), Err)?;
         for Outgoing { meta, kv } in messages {
-            let (to, is_hop) = (meta.recver, meta.hop.is_some());
+            let (to, is_hop) = (meta.recver, meta.payload.is_hop());
             if let Err(error) = node.send(with_data(meta, kv)) {
                 node.failure().map_or(Ok(()), Err)?;
                 if is_hop && matches!(error, NodeError::PeerLost(_)) {
@@ -92,7 +92,7 @@ impl WorkerCustomer {
         &self,
         node: Option<&NodeRef>,
         state: MutexGuard<'_, Requests>,
-        out: WorkerOutput<Payload>,
+        out: WorkerOutput<RequestEnd>,
     ) {
         self.perform_for(None, node, state, out);
     }
@@ -103,7 +103,7 @@ impl WorkerCustomer {
         request: Option<i32>,
         node: Option<&NodeRef>,
         mut state: MutexGuard<'_, Requests>,
-        mut out: WorkerOutput<Payload>,
+        mut out: WorkerOutput<RequestEnd>,
     ) {
         let messages = state.side.messages(&mut out);
         if state.side.follows() {

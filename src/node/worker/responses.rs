@@ -4,7 +4,7 @@
 use std::thread;
 use std::time::Duration;
 
-use super::{Payload, WorkerCustomer};
+use super::{RequestEnd, WorkerCustomer};
 use crate::delivery::Delivery;
 use crate::sync::lock;
 use pslite_core::kv::Finished;
@@ -47,7 +47,7 @@ impl WorkerCustomer {
     }
 
     /// A request awaits nothing more: runs its end, or leaves it to the customer's thread.
-    pub(super) fn finish(&self, finished: Finished<Payload>) {
+    pub(super) fn finish(&self, finished: Finished<RequestEnd>) {
         let timestamp = finished.ts;
         match self.calls.keep_early(finished) {
             Some(finished) => self.end(finished),

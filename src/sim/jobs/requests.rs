@@ -18,10 +18,12 @@ use pslite_core::kv::rounds::Round;
 use pslite_core::kv::{Answerer, Assembled, Finished, Pending, Slices, slice};
 use pslite_core::values::kind::form_of;
 use pslite_core::values::{KeySpace, KvPairs, Space, key_at};
-use pslite_core::wire::elastic::{KeyRoute, Placed};
+use pslite_core::wire::elastic::{KeyRoute, PartAsk};
 use pslite_core::wire::trees::Overlay;
 use pslite_core::wire::word::RoutedPolicy;
-use pslite_core::wire::{EMPTY, Frames, Key, Message, Meta, NodeId, id_to_rank, server_id};
+use pslite_core::wire::{
+    EMPTY, Frames, Key, Message, Meta, NodeId, Payload, id_to_rank, server_id,
+};
 use pslite_core::worker::{Follower, LocalSent, LocalStep, WorkerOutput, WorkerSide};
 
 /// Every second worker asks about values of so many bytes.
@@ -296,14 +298,14 @@ impl<D> CustomerRequests<D> {
 
     fn send_command(&self, again: &Again, servers: &[NodeId], out: &mut Vec<Output>) {
         let life = self.side.life();
-        let placed = (life > 0).then(|| Placed { life, ..Placed::default() });
+        let ask = (life > 0).then(|| PartAsk { life, ..PartAsk::default() });
         for recver in servers.iter().copied() {
             let meta = Meta {
                 head: again.head,
                 body: again.body.clone(),
                 simple_app: true,
                 recver,
-                placed: placed.clone(),
+                payload: ask.clone().into(),
                 ..self.meta(again.timestamp)
             };
             out.push(Output::Send(Box::new(Message { meta, data: Frames::new() })));
@@ -323,9 +325,10 @@ impl<D> CustomerRequests<D> {
         if meta.simple_app {
             self.side.obeyed(meta.timestamp, meta.sender, &meta.error, &mut done);
         } else {
-            if let Some(placed) = &mut meta.placed {
-                let key = self.keys.get(&(meta.timestamp, placed.slice));
-                key.into_iter().for_each(|key| self.sabotage.taught(*key, placed));
+            let timestamp = meta.timestamp;
+            if let Payload::Reply(reply) = &mut meta.payload {
+                let key = self.keys.get(&(timestamp, reply.slice));
+                key.into_iter().for_each(|key| self.sabotage.taught(*key, reply));
             }
             self.side.answered(now, &meta, pairs_of(data), &mut done);
         }
@@ -476,7 +479,7 @@ impl<D> CustomerRequests<D> {
         let messages = self.side.messages(&mut done);
         for Outgoing { mut meta, kv } in self.sabotage.passed_on(messages, self.me, &mut self.later)
         {
-            if meta.hop.is_some() {
+            if meta.payload.is_hop() {
                 meta.sender = self.me;
                 ledger.sent_by_tree(&meta, &kv);
             }

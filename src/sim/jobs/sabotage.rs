@@ -2,7 +2,7 @@
 //! docs/elastic.md, and must be caught. None is in the code that it breaks: messages and words are
 //! altered on their way in and out of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
 
 use bytes::Bytes;
@@ -12,11 +12,11 @@ use pslite_core::kv::flights::{AheadSlice, Brought, Outgoing as Sent};
 use pslite_core::store::{Outbound, Outgoing};
 use pslite_core::values::{KeyPart, KvPairs};
 use pslite_core::wire::balance::{BalanceMessage, BalanceShare};
-use pslite_core::wire::elastic::{Claim, Holding, Mark, Placed, Route};
+use pslite_core::wire::elastic::{Claim, Holding, Mark, PartAsk, PartReply, Route};
 use pslite_core::wire::transfer::{CommandsEnd, RoundSum, Transfer, WrittenPiece};
-use pslite_core::wire::trees::{HopKind, Overlay, Ticket};
+use pslite_core::wire::trees::{HopKind, Overlay, PushName, Ticket};
 use pslite_core::wire::word::{Policy, RoutedPolicy};
-use pslite_core::wire::{Frames, Key, Meta, NodeId};
+use pslite_core::wire::{Frames, Key, Meta, NodeId, Payload};
 
 mod exchange;
 mod placement;
@@ -48,7 +48,12 @@ pub(super) struct Sabotage {
     share: Option<BalanceShare>,
     /// Pushes that came.
     pushes: u64,
+    /// Questions that are not answered yet.
+    questions: BTreeSet<AskedPart>,
 }
+
+/// Who asked, which customer, with which timestamp, about which slice, from which element.
+type AskedPart = (NodeId, i32, i32, u32, u64);
 
 impl Sabotage {
     pub(super) fn new(plant: Option<Plant>) -> Self {
@@ -110,12 +115,15 @@ impl Sabotage {
     }
 
     /// A request as the store is given it, and whether it comes again as another one.
-    pub(super) fn request(&self, mut meta: Meta, epoch: u64) -> Vec<Meta> {
-        if let Some(placed) = &mut meta.placed {
-            placed.init &= !self.is(Plant::InitCounted);
-            placed.life *= u64::from(!self.is(Plant::LivesMixed));
+    pub(super) fn request(&mut self, mut meta: Meta, epoch: u64) -> Vec<Meta> {
+        if meta.ask().is_some_and(|ask| ask.asks) {
+            self.questions.extend(question(&meta));
         }
-        let newer = meta.placed.as_ref().is_some_and(|placed| placed.epoch > epoch);
+        if let Some(ask) = meta.ask_mut() {
+            ask.init &= !self.is(Plant::InitCounted);
+            ask.life *= u64::from(!self.is(Plant::LivesMixed));
+        }
+        let newer = meta.ask().is_some_and(|ask| ask.epoch > epoch);
         if self.is(Plant::ParkedRequestLost) && newer {
             return Vec::new();
         }
@@ -180,7 +188,11 @@ impl Sabotage {
             Some(Plant::ForgottenBeforeSafe) => self.forget_at_once(&sent),
             Some(Plant::MoveShipsOpenRound) => ship_early_pushes(&mut sent),
             Some(plant @ (Plant::AskersApart | Plant::CountedPushedAgain)) => {
-                sent.answers.iter_mut().for_each(|answer| mislead(plant, &mut answer.request));
+                for request in sent.answers.iter_mut().map(|answer| &mut answer.request) {
+                    if question(request).is_some_and(|asked| self.questions.remove(&asked)) {
+                        mislead(plant, request);
+                    }
+                }
             }
             _ => {}
         }
@@ -237,12 +249,12 @@ impl Sabotage {
     // ---- at a worker ----------------------------------------------------------------------------
 
     /// What an answer teaches.
-    pub(super) fn taught(&mut self, key: Key, placed: &mut Placed) {
+    pub(super) fn taught(&mut self, key: Key, reply: &mut PartReply) {
         if !self.is(Plant::StaleRouteWins) {
             return;
         }
         let known = self.routes.entry(key).or_default();
-        for route in &mut placed.routes {
+        for route in &mut reply.routes {
             let before = known.iter().find(|old| old.from <= route.from && route.from < old.to);
             if let Some(old) = before.filter(|old| old.owner != route.owner) {
                 route.owner = old.owner;
@@ -303,9 +315,10 @@ impl Sabotage {
         mut kv: KvPairs,
         number: u64,
     ) -> Option<(Meta, KvPairs)> {
-        let Some(hop) = &mut meta.hop else { return Some((meta, kv)) };
-        let (from, to) = meta.placed.as_ref().map_or((0, 0), |placed| (placed.from, placed.to));
-        let part = KeyPart { key: hop.key, from, to };
+        let (Some(span), Some(hop)) = (meta.span(), meta.hop_mut()) else {
+            return Some((meta, kv));
+        };
+        let part = KeyPart { key: hop.key, from: span.start, to: span.end };
         if self.is(Plant::EarlyHopLost) && hop.ticket.overlay > number {
             return None;
         }
@@ -334,14 +347,14 @@ impl Sabotage {
     ) -> Vec<Sent> {
         let mut done = Vec::new();
         for Sent { mut meta, kv } in messages {
-            if let Some(hop) = meta.hop.as_mut().filter(|hop| hop.kind() == HopKind::Up) {
+            if let Some(hop) = meta.hop_mut().filter(|hop| hop.kind() == HopKind::Up) {
                 match self.plant {
                     Some(Plant::NameForgotten) if hop.names.len() > 1 => _ = hop.names.pop(),
                     Some(Plant::NameTwice) => hop.names.extend(hop.names.first().copied()),
                     Some(Plant::SumAgain) => {
                         let again = Ticket { round: hop.ticket.round + 1, ..hop.ticket };
                         let mut twice = meta.clone();
-                        twice.hop.iter_mut().for_each(|hop| hop.ticket = again);
+                        twice.hop_mut().into_iter().for_each(|hop| hop.ticket = again);
                         done.push(Sent { meta, kv: kv.clone() });
                         done.push(Sent { meta: twice, kv });
                         continue;
@@ -361,7 +374,7 @@ impl Sabotage {
             return;
         }
         for (meta, _) in sent.iter_mut().skip(1) {
-            if let Some(ticket) = meta.placed.as_mut().and_then(|placed| placed.ticket.as_mut()) {
+            if let Some(ticket) = meta.answering().and_then(|reply| reply.ticket.as_mut()) {
                 ticket.tree ^= 1;
             }
         }
@@ -387,7 +400,7 @@ impl Sabotage {
 
 /// Pushes that are told to come again count as if they had been in the piece that leaves.
 fn ship_early_pushes(sent: &mut Outbound) {
-    let again = |request: &&Meta| request.placed.as_ref().is_some_and(|placed| placed.again);
+    let again = |request: &&Meta| request.reply().is_some_and(|reply| reply.again);
     let early: Vec<Mark> = sent
         .answers
         .iter()
@@ -411,34 +424,40 @@ fn ship_early_pushes(sent: &mut Outbound) {
     }
 }
 
+/// What a push that only asks is known by, and its answer.
+fn question(meta: &Meta) -> Option<AskedPart> {
+    let PartReply { slice, from, .. } = meta.answered()?;
+    meta.push.then_some((meta.sender, meta.customer_id, meta.timestamp, slice, from))
+}
+
 /// The answer to a question, with a mistake.
 fn mislead(plant: Plant, request: &mut Meta) {
-    let Some(placed) = request.placed.as_mut().filter(|placed| placed.asks) else { return };
-    if plant == Plant::CountedPushedAgain {
-        placed.again = true;
-        return;
-    }
     // Ids of workers are odd.
     let other = u32::from(request.sender / 2 % 2 == 0);
-    placed.ticket.iter_mut().for_each(|ticket| ticket.tree ^= other);
-    let parts = placed.tickets.iter_mut().filter_map(|part| part.ticket.as_mut());
+    let Some(reply) = request.answering() else { return };
+    if plant == Plant::CountedPushedAgain {
+        reply.again = true;
+        return;
+    }
+    reply.ticket.iter_mut().for_each(|ticket| ticket.tree ^= other);
+    let parts = reply.tickets.iter_mut().filter_map(|part| part.ticket.as_mut());
     parts.for_each(|ticket| ticket.tree ^= other);
 }
 
 /// The answer to the first push of a sum, as if it had counted.
 fn acknowledge(sum: &Meta, me: NodeId) -> Option<Meta> {
-    let hop = sum.hop.as_ref()?;
+    let Payload::Up(ask, hop) = &sum.payload else { return None };
     // The relay's own push is among them; others ignore what is not theirs.
     let name = hop.names.iter().find(|name| name.worker == me)?;
-    let Placed { from, to, term, .. } = sum.placed.clone()?;
-    let placed = Placed { from, to, term, slice: name.slice, life: name.life, ..Placed::default() };
+    let &PartAsk { from, to, term, .. } = ask;
+    let PushName { slice, life, .. } = *name;
+    let reply = PartReply { from, to, term, slice, life, ..PartReply::default() };
     Some(Meta {
         request: false,
         timestamp: name.timestamp,
         sender: me,
         recver: name.worker,
-        placed: Some(placed),
-        hop: None,
+        payload: Payload::Reply(reply),
         ..sum.clone()
     })
 }

@@ -19,7 +19,7 @@ use pslite_core::store::{Answer, Claimant, Outbound, Store, StoreConfig, SumOrde
 use pslite_core::values::{KvPairs, key_at};
 use pslite_core::wire::elastic::Claim;
 use pslite_core::wire::word::{Policy, RoutedPolicy};
-use pslite_core::wire::{ALL_GROUP, Key, Message, Meta, NodeId};
+use pslite_core::wire::{ALL_GROUP, Key, Message, Meta, NodeId, Payload};
 
 /// What has so many items or fewer is checked after each step.
 pub(super) const ITEMS_EACH_STEP: usize = 64;
@@ -230,7 +230,7 @@ impl Server {
         }
         let joined = view.cluster.me().is_recovery;
         let mut told = ServerOutput::default();
-        if let Some(transfer) = &meta.transfer {
+        if let Payload::Transfer(transfer) = &meta.payload {
             let came = self.sabotage.incoming(transfer, &data, joined);
             let Some((transfer, frames)) = came else { return };
             if let Err(error) = side.transfer(meta.sender, &transfer, &frames, &mut told) {
@@ -341,9 +341,11 @@ fn weighed(mut claims: Vec<Claim>, weight: u64) -> Vec<Claim> {
 /// The keys that an input can be about; none if that can be all. (What is no key does no harm.)
 fn keys_of(input: &Input) -> Option<Vec<Key>> {
     match input {
-        Input::Message(message) => Some(match &message.meta.transfer {
-            Some(transfer) => transfer.piece().map(|piece| piece.key).into_iter().collect(),
-            None => {
+        Input::Message(message) => Some(match &message.meta.payload {
+            Payload::Transfer(transfer) => {
+                transfer.piece().map(|piece| piece.key).into_iter().collect()
+            }
+            _ => {
                 let keys = message.data.first().map_or(&[][..], |keys| keys);
                 (0..keys.len() / 8).filter_map(|index| key_at(keys, index)).collect()
             }

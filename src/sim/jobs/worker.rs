@@ -30,7 +30,7 @@ use pslite_core::values::{KeyRange, Space, server_key_ranges};
 use pslite_core::wire::elastic::KeyRoute;
 use pslite_core::wire::topic::Topic;
 use pslite_core::wire::word::RoutedPolicy;
-use pslite_core::wire::{ALL_GROUP, Meta, SERVER_GROUP, WORKER_GROUP, id_to_rank};
+use pslite_core::wire::{ALL_GROUP, Meta, Payload, SERVER_GROUP, WORKER_GROUP, id_to_rank};
 
 /// Enters the job.
 const START: u64 = 1;
@@ -204,7 +204,7 @@ impl Worker {
             }
             Input::Barrier { ticket: START, .. } => self.begin_stage(view, ledger, out),
             Input::Barrier { .. } => self.next_stage(view, ledger, out),
-            Input::Message(message) if message.meta.hop.is_some() => {
+            Input::Message(message) if message.meta.payload.is_hop() => {
                 self.hop(view, message, ledger, out);
             }
             Input::Message(message) if !message.meta.request => {
@@ -305,10 +305,10 @@ impl Worker {
         out: &mut Vec<Output>,
     ) {
         let Some(customer) = self.of(&message.meta) else { return };
-        if let Some(placed) = &message.meta.placed
-            && let Some(key) = customer.key_of(message.meta.timestamp, placed.slice)
+        if let Some(reply) = message.meta.reply()
+            && let Some(key) = customer.key_of(message.meta.timestamp, reply.slice)
         {
-            for route in &placed.routes {
+            for route in &reply.routes {
                 ledger.route(&KeyRoute { key, route: *route });
             }
         }
@@ -331,8 +331,8 @@ impl Worker {
         {
             return;
         }
-        if let (Some(hop), Some(placed)) = (&message.meta.hop, &message.meta.placed) {
-            for route in &placed.routes {
+        if let Payload::Down(reply, hop) = &message.meta.payload {
+            for route in &reply.routes {
                 ledger.route(&KeyRoute { key: hop.key, route: *route });
             }
         }

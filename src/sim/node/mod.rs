@@ -256,7 +256,7 @@ impl<A: Application> Node<A> {
         };
         meta.sender = from.unwrap_or(EMPTY);
         meta.recver = self.cluster.me().id;
-        let command = meta.control.as_ref().map(|control| control.command);
+        let command = meta.control().map(|control| control.command);
         if self.is_refused(from, command) {
             return;
         }
@@ -292,7 +292,7 @@ impl<A: Application> Node<A> {
 
     fn admit(&mut self, world: &mut World<'_, A::Ledger>, message: Message, kept: bool) {
         let from = Some(message.meta.sender).filter(|from| *from != EMPTY);
-        let command = message.meta.control.as_ref().map(|control| control.command);
+        let command = message.meta.control().map(|control| control.command);
         if !kept && !self.accept(world, from, &message) {
             return;
         }
@@ -473,7 +473,7 @@ impl<A: Application> Node<A> {
 
 /// One that says nothing but that.
 fn is_sign_of_life(message: &Message) -> bool {
-    message.meta.control.as_ref().is_some_and(|control| {
+    message.meta.control().is_some_and(|control| {
         control.command == Command::Heartbeat
             && control.notice.is_none()
             && Step::of(message).is_none()

@@ -58,15 +58,11 @@ impl<A: Application> Node<A> {
         if self.options.forgets_classes {
             return 0;
         }
-        match &meta.hop {
-            Some(hop) => {
-                let from = meta.placed.as_ref().map_or(0, |placed| placed.from);
-                let from = from.saturating_mul(world.network.weight());
-                place_in_round(hop.key, from, self.options.servers)
-            }
-            None if meta.overtakes => i32::MAX,
-            None => 0,
+        if let (Some(hop), Some(span)) = (meta.hop(), meta.span()) {
+            let from = span.start.saturating_mul(world.network.weight());
+            return place_in_round(hop.key, from, self.options.servers);
         }
+        if meta.overtakes { i32::MAX } else { 0 }
     }
 
     /// Sends over the stock wire what is no step of anything, or was sent before.

@@ -196,7 +196,7 @@ impl Cluster {
         let timestamp = self.next_timestamp();
         let meta = Meta { head: number, ..Self::meta_of_barrier(customer_id, timestamp, false) };
         let mut message = Message::control(control);
-        message.meta = Meta { control: message.meta.control.take(), ..meta };
+        message.meta = Meta { payload: std::mem::take(&mut message.meta.payload), ..meta };
         Self::send(out, id, message);
     }
 

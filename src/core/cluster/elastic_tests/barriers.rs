@@ -74,7 +74,7 @@ fn a_release_that_comes_twice_frees_one_barrier() {
     // What it says again when its connection is back, which comes late.
     let asked = world.actions[a].iter().find_map(|action| match action {
         Action::Send { to: SCHEDULER, message } => {
-            let command = message.meta.control.as_ref().map(|control| control.command);
+            let command = message.meta.control().map(|control| control.command);
             (command == Some(Command::Barrier)).then(|| message.clone())
         }
         _ => None,

@@ -71,7 +71,7 @@ impl World {
 
 /// What a message tells an operator.
 pub(super) fn told(message: &Message) -> Option<Result<OperatorAnswer, String>> {
-    match message.meta.control.as_ref()?.word.as_deref()? {
+    match message.meta.control()?.word.as_deref()? {
         Word::Told(told) => Some(told.clone()),
         _ => None,
     }

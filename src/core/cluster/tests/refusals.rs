@@ -128,7 +128,7 @@ fn a_loopback_address_of_another_host_ends_the_start() {
         job.settle();
         job.feed(1, Event::Register { customer_id: 0 });
         let (_, target, from, mut message) = job.wire.pop_front().unwrap();
-        if let Some(control) = &mut message.meta.control {
+        if let Some(control) = message.meta.control_mut() {
             control.origin = Some(Origin { address: "10.0.0.7".parse().unwrap(), is_here: false });
         }
         job.feed(target, Event::Received { from, message });

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use super::part::{Part, PartState};
 use crate::values::KvPairs;
 use crate::values::form::one_len;
-use crate::wire::elastic::Placed;
+use crate::wire::elastic::PartReply;
 use crate::wire::{Key, NodeId};
 
 /// An answer to a part of a slice.
@@ -17,7 +17,7 @@ pub struct PartAnswer<'a> {
     /// Who gives it.
     pub from: NodeId,
     /// Which part it is about, and what it teaches; none, if a server without pieces gives it.
-    pub placed: Option<&'a Placed>,
+    pub reply: Option<&'a PartReply>,
     /// Keys, values and lens.
     pub pairs: KvPairs,
     /// The server refused the request.

@@ -9,8 +9,8 @@ use super::part::{By, Part, PartState, PartWay};
 use super::{Flights, Outgoing, SliceFlight, SliceName};
 use crate::kv::KvError;
 use crate::values::KvPairs;
-use crate::wire::elastic::Placed;
-use crate::wire::{Meta, NodeId};
+use crate::wire::elastic::PartAsk;
+use crate::wire::{Meta, NodeId, Payload};
 
 impl Flights {
     /// Sends the parts of a slice that wait and may go. The caller has taken the slice out of the
@@ -70,7 +70,7 @@ impl Flights {
                 Some(tickets) if push => tickets.use_for(part.of_key(key), way),
                 _ => (None, 0),
             };
-            let placed = Placed {
+            let payload = Payload::Ask(PartAsk {
                 slice: slice.rank,
                 from: part.from,
                 to: part.to,
@@ -83,10 +83,8 @@ impl Flights {
                 ticket: ticket.map(Box::new),
                 overlay,
                 asks,
-                ..Placed::default()
-            };
-            let meta =
-                Meta { recver: way.next, placed: Some(placed), overtakes, ..slice.meta.clone() };
+            });
+            let meta = Meta { recver: way.next, payload, overtakes, ..slice.meta.clone() };
             out.push(Outgoing { meta, kv });
         }
         Ok(())

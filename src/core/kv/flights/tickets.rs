@@ -10,7 +10,7 @@ use super::part::{By, Part, PartState, PartWay};
 use super::{Flights, Slice};
 use crate::trees::{Found, Table, Trees, Void};
 use crate::values::{Form, KeyPart};
-use crate::wire::elastic::Placed;
+use crate::wire::elastic::PartReply;
 use crate::wire::trees::{PartTicket, Ticket};
 use crate::wire::{Key, NodeId, worker_id};
 
@@ -86,10 +86,10 @@ impl Tickets {
     }
 
     /// The owner of a part, or the relay here, has answered a push.
-    pub(super) fn answered(&mut self, key: Key, part: &mut Part, placed: &Placed) {
-        let overlay = placed.overlay;
+    pub(super) fn answered(&mut self, key: Key, part: &mut Part, reply: &PartReply) {
+        let overlay = reply.overlay;
         let was_asked = match part.sent().map(|way| way.by) {
-            Some(By::Tree(ticket)) if placed.again => {
+            Some(By::Tree(ticket)) if reply.again => {
                 // It is void: only newer trees, or another owner, may take the push.
                 part.asked = part.asked.max((ticket.overlay, part.term));
                 false
@@ -97,29 +97,29 @@ impl Tickets {
             Some(By::Name) => true,
             _ => false,
         };
-        if !placed.tickets.is_empty() {
+        if !reply.tickets.is_empty() {
             let whole = (part.from, if part.to == 0 { u64::MAX } else { part.to });
             let is_within =
                 |it: &&PartTicket| whole.0 <= it.from && it.from < it.to && it.to <= whole.1;
             for PartTicket { from, to, ticket } in
-                placed.tickets.iter().take(TOLD_MAX).filter(is_within)
+                reply.tickets.iter().take(TOLD_MAX).filter(is_within)
             {
                 let told = KeyPart { key, from: *from, to: *to };
-                self.told(told, *ticket, overlay, placed.again);
+                self.told(told, *ticket, overlay, reply.again);
             }
             return;
         }
         // Who is told *again* without a ticket, and has not asked, may be told of an earlier push
         // with one.
-        if placed.ticket.is_none() && placed.again && !was_asked {
+        if reply.ticket.is_none() && reply.again && !was_asked {
             return;
         }
         // Who pushed a whole key is told how long it is.
-        let told = match (part.to, &placed.routes[..]) {
+        let told = match (part.to, &reply.routes[..]) {
             (0, [route]) => KeyPart { key, from: route.from, to: route.to },
             _ => part.of_key(key),
         };
-        self.told(told, placed.ticket.as_deref().copied(), overlay, placed.again);
+        self.told(told, reply.ticket.as_deref().copied(), overlay, reply.again);
     }
 
     /// The owner of a part says which ticket its next push has, if it has one. `again`: of a push

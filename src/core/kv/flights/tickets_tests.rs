@@ -6,7 +6,7 @@ use super::*;
 use crate::kv::flights::{Answered, Outgoing, PartAnswer};
 use crate::values::KvPairs;
 use crate::wire::Meta;
-use crate::wire::elastic::Route;
+use crate::wire::elastic::{PartReply, Route};
 use crate::wire::trees::{Overlay, TreeNode, TreeTable};
 
 const A: NodeId = 8;
@@ -48,14 +48,14 @@ fn push(flights: &mut Flights, timestamp: i32, bytes: u64) -> Vec<Outgoing> {
 }
 
 /// What is sent after an answer to a message.
-fn answer(flights: &mut Flights, to: &Outgoing, told: Placed) -> (Answered, Vec<Outgoing>) {
-    let asked = to.meta.placed.clone().unwrap();
-    let Placed { again, ticket, tickets, routes, overlay, .. } = told;
-    let placed = Placed { again, ticket, tickets, routes, overlay, ..asked };
+fn answer(flights: &mut Flights, to: &Outgoing, told: PartReply) -> (Answered, Vec<Outgoing>) {
+    let PartReply { again, ticket, tickets, routes, overlay, .. } = told;
+    let asked = to.meta.answered().unwrap();
+    let reply = PartReply { again, ticket, tickets, routes, overlay, ..asked };
     let answer = PartAnswer {
         timestamp: to.meta.timestamp,
         from: to.meta.recver,
-        placed: Some(&placed),
+        reply: Some(&reply),
         pairs: KvPairs::default(),
         refused: false,
     };
@@ -68,9 +68,9 @@ fn answer(flights: &mut Flights, to: &Outgoing, told: Placed) -> (Answered, Vec<
 /// To whom, whether it asks, bytes of values, and the ticket.
 fn sent(out: &[Outgoing]) -> Vec<(NodeId, bool, usize, Option<Ticket>)> {
     let told = |message: &Outgoing| {
-        let placed = message.meta.placed.as_ref().unwrap();
-        let ticket = placed.ticket.as_deref().copied();
-        (message.meta.recver, placed.asks, message.kv.vals.len(), ticket)
+        let ask = message.meta.ask().unwrap();
+        let ticket = ask.ticket.as_deref().copied();
+        (message.meta.recver, ask.asks, message.kv.vals.len(), ticket)
     };
     out.iter().map(told).collect()
 }
@@ -83,8 +83,8 @@ fn route(from: u64, to: u64, term: u64, owner: NodeId) -> Route {
     Route { from, to, term, owner }
 }
 
-fn again() -> Placed {
-    Placed { again: true, overlay: 1, ..Placed::default() }
+fn again() -> PartReply {
+    PartReply { again: true, overlay: 1, ..PartReply::default() }
 }
 
 #[test]
@@ -102,7 +102,8 @@ fn a_first_push_asks_and_its_parts_go_along_trees() {
         told(half, 0, Some(ticket(2))),
     ];
     let routes = vec![route(0, half, 2, A), route(half, LENGTH, 2, A)];
-    let (answered, out) = answer(&mut flights, &question[0], Placed { tickets, routes, ..again() });
+    let (answered, out) =
+        answer(&mut flights, &question[0], PartReply { tickets, routes, ..again() });
     assert_eq!(answered, Answered::Open);
     let me = worker_id(1);
     let bytes = half as usize;
@@ -110,7 +111,7 @@ fn a_first_push_asks_and_its_parts_go_along_trees() {
     // With the end of the round both are told.
     for part in &out {
         let next = Some(Box::new(ticket(2)));
-        answer(&mut flights, part, Placed { ticket: next, overlay: 1, ..Placed::default() });
+        answer(&mut flights, part, PartReply { ticket: next, overlay: 1, ..PartReply::default() });
     }
     let next = push(&mut flights, 1, LENGTH);
     assert_eq!(sent(&next), [(me, false, bytes, Some(ticket(2))); 2]);
@@ -137,7 +138,7 @@ fn a_compressed_push_has_a_ticket() {
     let question = compressed(&mut flights, 0);
     assert_eq!(sent(&question), [(A, true, 0, None)]);
     let whole = vec![route(0, elements, 2, A)];
-    let told = Placed { ticket: Some(Box::new(ticket(1))), routes: whole, ..again() };
+    let told = PartReply { ticket: Some(Box::new(ticket(1))), routes: whole, ..again() };
     let (_, out) = answer(&mut flights, &question[0], told);
     let words = (elements / 4) as usize;
     assert_eq!(sent(&out), [(worker_id(1), false, words, Some(ticket(1)))]);
@@ -148,19 +149,19 @@ fn who_is_told_of_no_ticket_pushes_alone_until_there_are_other_trees() {
     let mut flights = flights();
     let question = push(&mut flights, 0, LENGTH);
     let whole = vec![route(0, LENGTH, 1, A)];
-    let (_, alone) = answer(&mut flights, &question[0], Placed { routes: whole, ..again() });
+    let (_, alone) = answer(&mut flights, &question[0], PartReply { routes: whole, ..again() });
     let values = (A, false, LENGTH as usize, None);
     assert_eq!(sent(&alone), [values]);
-    answer(&mut flights, &alone[0], Placed { overlay: 1, ..Placed::default() });
+    answer(&mut flights, &alone[0], PartReply { overlay: 1, ..PartReply::default() });
     let alone = push(&mut flights, 1, LENGTH);
     assert_eq!(sent(&alone), [values]);
     // Newer trees while it is under way, of which its owner knows too.
     flights.set_trees(NOW, worker_id(1), overlay(2, &[A]));
-    answer(&mut flights, &alone[0], Placed { overlay: 2, ..Placed::default() });
+    answer(&mut flights, &alone[0], PartReply { overlay: 2, ..PartReply::default() });
     let alone = push(&mut flights, 2, LENGTH);
     assert_eq!(sent(&alone), [values]);
     flights.set_trees(NOW, worker_id(1), overlay(3, &[A]));
-    answer(&mut flights, &alone[0], Placed { overlay: 2, ..Placed::default() });
+    answer(&mut flights, &alone[0], PartReply { overlay: 2, ..PartReply::default() });
     assert_eq!(sent(&push(&mut flights, 3, LENGTH)), [(A, true, 0, None)]);
 }
 
@@ -170,7 +171,7 @@ fn another_owner_is_asked_too_and_nobody_twice() {
     flights.set_trees(NOW, worker_id(1), overlay(2, &[A, B]));
     let question = push(&mut flights, 0, LENGTH);
     let moved = vec![route(0, LENGTH, 2, B)];
-    let (_, question) = answer(&mut flights, &question[0], Placed { routes: moved, ..again() });
+    let (_, question) = answer(&mut flights, &question[0], PartReply { routes: moved, ..again() });
     assert_eq!(sent(&question), [(B, true, 0, None)]);
     // It says nothing at all, and is not asked in a circle.
     let (_, alone) = answer(&mut flights, &question[0], again());
@@ -182,7 +183,7 @@ fn a_push_whose_ticket_is_void_goes_alone_at_once() {
     let mut flights = flights();
     let question = push(&mut flights, 0, LENGTH);
     let (routes, by) = (vec![route(0, LENGTH, 1, A)], Some(Box::new(ticket(1))));
-    let told = Placed { routes, ticket: by, ..again() };
+    let told = PartReply { routes, ticket: by, ..again() };
     let (_, by_tree) = answer(&mut flights, &question[0], told);
     let bytes = LENGTH as usize;
     assert_eq!(sent(&by_tree), [(worker_id(1), false, bytes, Some(ticket(1)))]);
@@ -198,7 +199,7 @@ fn who_is_told_of_trees_before_they_come_waits_for_them() {
     let alone = push(&mut flights, 0, LENGTH);
     assert_eq!(sent(&alone), [(A, false, LENGTH as usize, None)]);
     let (routes, by) = (vec![route(0, LENGTH, 1, A)], Some(Box::new(ticket(1))));
-    let told = Placed { routes, ticket: by, ..again() };
+    let told = PartReply { routes, ticket: by, ..again() };
     let (answered, out) = answer(&mut flights, &alone[0], told);
     assert_eq!((answered, out), (Answered::Open, Vec::new()));
     flights.set_trees(NOW, worker_id(1), overlay(1, &[A]));
@@ -214,10 +215,14 @@ fn what_is_said_late_takes_no_newer_ticket_away() {
     let second = push(&mut flights, 1, LENGTH);
     assert_eq!(sent(&second), [(A, true, 0, None)]);
     let (routes, by) = (vec![route(0, LENGTH, 1, A)], Some(Box::new(ticket(1))));
-    let told = Placed { routes, ticket: by, ..again() };
+    let told = PartReply { routes, ticket: by, ..again() };
     let (_, by_tree) = answer(&mut flights, &first[0], told.clone());
     let next = Some(Box::new(ticket(2)));
-    answer(&mut flights, &by_tree[0], Placed { ticket: next, overlay: 1, ..Placed::default() });
+    answer(
+        &mut flights,
+        &by_tree[0],
+        PartReply { ticket: next, overlay: 1, ..PartReply::default() },
+    );
     // Said before that round was over.
     let (_, by_tree) = answer(&mut flights, &second[0], told);
     assert_eq!(sent(&by_tree), [(worker_id(1), false, LENGTH as usize, Some(ticket(2)))]);
@@ -241,7 +246,7 @@ fn some_pushes_ask_nobody() {
     let made = push(&mut flights, 0, LENGTH);
     assert_eq!(sent(&made), [(A, false, values, None)]);
     let routes = vec![route(0, LENGTH, 1, A)];
-    answer(&mut flights, &made[0], Placed { routes, ..Placed::default() });
+    answer(&mut flights, &made[0], PartReply { routes, ..PartReply::default() });
     assert_eq!(sent(&push(&mut flights, 1, LENGTH)), [(A, true, 0, None)]);
 }
 
@@ -249,7 +254,7 @@ fn some_pushes_ask_nobody() {
 fn who_asked_and_does_not_fit_is_refused_by_the_owner() {
     let mut flights = flights();
     let question = push(&mut flights, 0, LENGTH);
-    let told = Placed { routes: vec![route(0, LENGTH - 1, 1, A)], ..again() };
+    let told = PartReply { routes: vec![route(0, LENGTH - 1, 1, A)], ..again() };
     let (_, whole) = answer(&mut flights, &question[0], told);
     assert_eq!(sent(&whole), [(A, false, LENGTH as usize, None)]);
 }
@@ -263,22 +268,31 @@ fn a_push_uses_the_ticket_in_the_place_of_one_that_is_void() {
     let mut flights = flights();
     let question = push(&mut flights, 0, LENGTH);
     let (routes, by) = (vec![route(0, LENGTH, 1, A)], Some(Box::new(ticket(1))));
-    let (_, by_tree) = answer(&mut flights, &question[0], Placed { routes, ticket: by, ..again() });
+    let (_, by_tree) =
+        answer(&mut flights, &question[0], PartReply { routes, ticket: by, ..again() });
     flights.set_trees(NOW, me, overlay(2, &[A]));
     // One that is under way is sent again.
     flights.void_ticket(part, void(1));
     let (_, by_new) =
-        answer(&mut flights, &by_tree[0], Placed { ticket: Some(Box::new(new(1))), ..again() });
+        answer(&mut flights, &by_tree[0], PartReply { ticket: Some(Box::new(new(1))), ..again() });
     assert_eq!(sent(&by_new), [(me, false, bytes, Some(new(1)))]);
     // What is void is told later, by the answer of the round before.
     flights.void_ticket(part, void(2));
     let next = Some(Box::new(ticket(2)));
-    answer(&mut flights, &by_new[0], Placed { ticket: next, overlay: 2, ..Placed::default() });
+    answer(
+        &mut flights,
+        &by_new[0],
+        PartReply { ticket: next, overlay: 2, ..PartReply::default() },
+    );
     let by_new = push(&mut flights, 1, LENGTH);
     assert_eq!(sent(&by_new), [(me, false, bytes, Some(new(2)))]);
     // It was told before.
     let next = Some(Box::new(ticket(3)));
-    answer(&mut flights, &by_new[0], Placed { ticket: next, overlay: 2, ..Placed::default() });
+    answer(
+        &mut flights,
+        &by_new[0],
+        PartReply { ticket: next, overlay: 2, ..PartReply::default() },
+    );
     flights.void_ticket(part, void(3));
     // And is heard twice, or late.
     flights.void_ticket(part, Void::of(ticket(3)));
@@ -287,7 +301,11 @@ fn a_push_uses_the_ticket_in_the_place_of_one_that_is_void() {
     assert_eq!(sent(&by_new), [(me, false, bytes, Some(new(3)))]);
     // The one in its place is void, too, of which it hears first.
     let next = Some(Box::new(ticket(4)));
-    answer(&mut flights, &by_new[0], Placed { ticket: next, overlay: 2, ..Placed::default() });
+    answer(
+        &mut flights,
+        &by_new[0],
+        PartReply { ticket: next, overlay: 2, ..PartReply::default() },
+    );
     flights.void_ticket(part, Void::of(new(4)));
     flights.void_ticket(part, void(4));
     assert_eq!(sent(&push(&mut flights, 3, LENGTH)), [(A, true, 0, None)]);

@@ -10,7 +10,7 @@ use crate::store::command::agreements::TEXT_MAX;
 use crate::values::Dtype;
 use crate::values::kind::{RequestKind, command_of};
 use crate::values::server_key_ranges;
-use crate::wire::elastic::{LiveWorker, Placed};
+use crate::wire::elastic::{LiveWorker, PartAsk};
 use crate::wire::server_id;
 use crate::wire::transfer::Transfer;
 use crate::wire::word::{Policy, RoutedPolicy};
@@ -43,9 +43,9 @@ fn back(said: &[(&str, &str)]) -> Agree {
 }
 
 fn request(from: NodeId, life: u64, said: &Agree) -> Meta {
-    let placed = (life > 0).then(|| Placed { life, ..Placed::default() });
+    let payload = (life > 0).then(|| PartAsk { life, ..PartAsk::default() }).into();
     let (head, body) = (Head::Agree.number(), Bytes::from(said.encode_to_vec()));
-    Meta { head, body, placed, sender: from, simple_app: true, request: true, ..Meta::default() }
+    Meta { head, body, payload, sender: from, simple_app: true, request: true, ..Meta::default() }
 }
 
 /// What a server answers, and what it then tells others.

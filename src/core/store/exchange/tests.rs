@@ -7,7 +7,7 @@ use super::*;
 use crate::store::Outbound;
 use crate::store::{Answer, StoreConfig};
 use crate::values::kind::command_of;
-use crate::wire::elastic::{LiveWorker, Placed};
+use crate::wire::elastic::{LiveWorker, PartAsk};
 use crate::wire::exchange::ExchangeMode;
 use crate::wire::word::{Policy, RoutedPolicy};
 use crate::wire::{Key, Meta, NodeId, server_id, worker_id};
@@ -84,7 +84,7 @@ impl Server {
         let after = self.pushed as u32;
         self.pushed += 1;
         // Each worker's own push before it does not matter here: the server has one piece.
-        let placed = self.elastic.then(|| Placed { epoch: 1, after, ..Placed::default() });
+        let placed = self.elastic.then(|| PartAsk { epoch: 1, after, ..PartAsk::default() });
         let meta = Meta {
             sender: worker_id(rank),
             customer_id: 0,
@@ -93,7 +93,7 @@ impl Server {
             push: true,
             pull: true,
             request: true,
-            placed: placed.map(|placed| Placed { after: 0, ..placed }),
+            payload: placed.map(|placed| PartAsk { after: 0, ..placed }).into(),
             ..Meta::default()
         };
         let mut out = Outbound::default();

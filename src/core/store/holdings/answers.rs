@@ -66,8 +66,8 @@ impl Holdings {
         at: At,
         request: Meta,
     ) -> Result<Answer, StoreError> {
-        let asks = request.placed.as_ref().is_some_and(|placed| placed.ahead);
-        let may_have = match &request.hop {
+        let asks = request.ask().is_some_and(|ask| ask.ahead);
+        let may_have = match request.hop() {
             Some(hop) => hop.names.iter().any(|name| name.wants),
             None => self.attendance.is_awaited(&request),
         };
@@ -98,7 +98,7 @@ impl Holdings {
     /// Of the pushes of a sum, those whose workers are not waited for get no values: what they
     /// would pull may be newer.
     fn clear_wants(&self, request: &mut Meta) {
-        let Some(hop) = &mut request.hop else { return };
+        let Some(hop) = request.hop_mut() else { return };
         let Some(workers) = self.attendance.workers() else { return };
         for name in &mut hop.names {
             let who = Customer { worker: name.worker, customer: name.customer, life: name.life };

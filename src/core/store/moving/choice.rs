@@ -45,11 +45,7 @@ impl TreesHere {
     }
 
     /// The same, but the tree depends on the piece alone, not on which round ended first.
-    pub(super) fn choose_fixed(
-        &self,
-        part: KeyPart,
-        fits: impl Fn(&Table) -> bool,
-    ) -> Option<u32> {
+    pub(super) fn choose_fixed(&self, part: KeyPart, fits: impl Fn(&Table) -> bool) -> Option<u32> {
         let sum: u64 = self.usable(&fits).map(|(_, weight)| weight).sum();
         let mut left = ((u128::from(spread(part)) * u128::from(sum)) >> u64::BITS) as u64;
         self.usable(&fits).find_map(|(tree, weight)| match left.checked_sub(weight) {

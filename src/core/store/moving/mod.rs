@@ -15,7 +15,7 @@
 //!
 //! | call | when |
 //! |---|---|
-//! | `Store::serve` | a push or pull came, with `meta.placed` |
+//! | `Store::serve` | a push or pull came, about a part of a key |
 //! | `Store::obey` | a command came; tells if the answer is due now or comes in an `Outbound` |
 //! | `Store::transfer` | another server sent a transfer; an error ends the job |
 //! | `Store::orders` | the scheduler orders moves |

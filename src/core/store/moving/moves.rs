@@ -15,7 +15,8 @@ use crate::store::outbound::refused;
 use crate::store::pieces::limits::{PIECES_MAX, TENSORS_MAX};
 use crate::store::pieces::tensor::{ALIGN, Copied, Layout, Piece, Source};
 use crate::trees::Void;
-use crate::wire::elastic::{Order, Placed, Route};
+use crate::values::KeyPart;
+use crate::wire::elastic::{Order, PartAsk, Route};
 use crate::wire::transfer::{PieceCut, PieceName, Transfer, WrittenPiece};
 use crate::wire::{Key, NodeId};
 
@@ -141,13 +142,14 @@ impl Mover<'_> {
         self.tell_cut(at.key, &piece, parts);
         self.split(at.key, length, piece, parts);
         if let Some(ticket) = ticket {
-            let placed = Placed { from, to, term, ..Placed::default() };
-            self.tell_void(at.key, customer, placed, Void::of(ticket));
+            let ask = PartAsk { from, to, term, ..PartAsk::default() };
+            self.tell_void(at.key, customer, ask, Void::of(ticket));
         }
-        for request in pushes.into_iter().filter(|request| request.hop.is_none()) {
-            match request.placed.clone() {
-                Some(placed) => {
-                    let routes = self.look().routes(at.key, &placed);
+        for request in pushes.into_iter().filter(|request| request.hop().is_none()) {
+            match request.span() {
+                Some(span) => {
+                    let (from, to) = (span.start, span.end);
+                    let routes = self.look().routes(KeyPart { key: at.key, from, to });
                     self.answer_again(request, routes);
                 }
                 None => {

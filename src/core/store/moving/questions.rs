@@ -57,7 +57,7 @@ impl Mover<'_> {
 
     /// The same about a key that is in other pieces than the worker believes, or not here.
     pub(super) fn asked_of_others(&mut self, key: Key, request: Meta) {
-        let part = request.placed.as_ref().map(|placed| (placed.from, placed.to));
+        let part = request.ask().map(|ask| (ask.from, ask.to));
         let (from, to) = part.unwrap_or_default();
         let part = KeyPart { key, from, to };
         let begins: Vec<u64> = self.held.within(part).iter().map(|piece| piece.from).collect();
@@ -100,7 +100,8 @@ impl Mover<'_> {
             return;
         }
         let look = self.look();
-        let routes = request.placed.as_ref().map(|placed| look.routes(key, placed));
+        let part = request.ask().map(|ask| KeyPart { key, from: ask.from, to: ask.to });
+        let routes = part.map(|part| look.routes(part));
         look.mark_again(&mut request, routes.unwrap_or_default());
         look.tell_ticket(key, &mut request);
         self.out.answers.push(done(request));
@@ -109,7 +110,7 @@ impl Mover<'_> {
 
 /// True if a request only asks whether a push has counted.
 pub(super) fn asks(request: &Meta) -> bool {
-    request.push && request.placed.as_ref().is_some_and(|placed| placed.asks)
+    request.push && request.ask().is_some_and(|ask| ask.asks)
 }
 
 /// True if that push has counted at a piece, or will with its round.

@@ -7,10 +7,10 @@ use crate::store::{Outbound, PART_BYTES, Store, StoreConfig, SumOrder};
 use crate::trees::name_of;
 use crate::values::Dtype;
 use crate::values::kind::{RequestKind, command_of};
-use crate::wire::elastic::{LiveWorker, Placed};
-use crate::wire::server_id;
+use crate::wire::elastic::{LiveWorker, PartAsk};
 use crate::wire::trees::{Hop, HopKind, Overlay, Ticket, TreeNode, TreeTable};
 use crate::wire::word::{Policy, RoutedPolicy};
+use crate::wire::{Payload, server_id};
 
 const KEY: Key = 3;
 const WORKERS: usize = 2;
@@ -38,15 +38,15 @@ fn server(part_bytes: u64) -> Store {
     });
     store.held.set_sync(0).unwrap();
     store.overlay(&overlay(1, WORKERS), &mut Outbound::default());
-    let answers = serve(&mut store, push(0, 0, Placed::default()), LENGTH);
-    let placed = answers[0].request.placed.as_ref().unwrap();
-    assert_eq!((placed.overlay, placed.routes.len()), (0, 1), "its next push may have a ticket");
+    let answers = serve(&mut store, push(0, 0, PartAsk::default()), LENGTH);
+    let reply = answers[0].request.reply().unwrap();
+    assert_eq!((reply.overlay, reply.routes.len()), (0, 1), "its next push may have a ticket");
     store
 }
 
-fn push(rank: usize, timestamp: i32, placed: Placed) -> Meta {
+fn push(rank: usize, timestamp: i32, placed: PartAsk) -> Meta {
     let after = if rank == 0 { timestamp as u32 } else { timestamp.max(1) as u32 - 1 };
-    let placed = Placed { after: if timestamp < 2 && rank > 0 { 0 } else { after }, ..placed };
+    let placed = PartAsk { after: if timestamp < 2 && rank > 0 { 0 } else { after }, ..placed };
     Meta {
         sender: worker_id(rank),
         customer_id: 0,
@@ -54,7 +54,7 @@ fn push(rank: usize, timestamp: i32, placed: Placed) -> Meta {
         request: true,
         push: true,
         head: command_of(RequestKind::Default, Dtype::F32),
-        placed: Some(placed),
+        payload: Payload::Ask(placed),
         ..Meta::default()
     }
 }
@@ -62,7 +62,7 @@ fn push(rank: usize, timestamp: i32, placed: Placed) -> Meta {
 /// How is that worker to push `[from, to)`?
 fn question(rank: usize, from: u64, to: u64) -> Meta {
     let term = u64::from(to > 0);
-    push(rank, 1, Placed { from, to, term, asks: true, overlay: 1, ..Placed::default() })
+    push(rank, 1, PartAsk { from, to, term, asks: true, overlay: 1, ..PartAsk::default() })
 }
 
 fn serve(store: &mut Store, request: Meta, elements: u64) -> Vec<crate::store::Answer> {
@@ -78,10 +78,10 @@ fn serve(store: &mut Store, request: Meta, elements: u64) -> Vec<crate::store::A
 
 fn told(answers: &[crate::store::Answer]) -> Vec<Told> {
     let told = |answer: &crate::store::Answer| {
-        let placed = answer.request.placed.as_ref().unwrap();
+        let reply = answer.request.reply().unwrap();
         assert_eq!(answer.request.error, "");
-        let parts = placed.tickets.iter().map(|part| (part.from, part.to, part.ticket));
-        (placed.again, placed.ticket.as_deref().copied(), parts.collect())
+        let parts = reply.tickets.iter().map(|part| (part.from, part.to, part.ticket));
+        (reply.again, reply.ticket.as_deref().copied(), parts.collect())
     };
     answers.iter().map(told).collect()
 }
@@ -101,10 +101,10 @@ fn all_who_ask_are_told_one_ticket_and_a_sum_ends_the_round() {
         let expected = (true, Some(ticket(1)), Vec::new());
         assert_eq!(asks(&mut store, question(rank, 0, to)), expected);
     }
-    let range = Placed { to: LENGTH, term: 1, ..Placed::default() };
+    let range = PartAsk { to: LENGTH, term: 1, ..PartAsk::default() };
     let names = (0..WORKERS).map(|rank| name_of(&push(rank, 1, range.clone()))).collect();
     let hop = Hop { kind: HopKind::Up.into(), ticket: ticket(1), names, key: KEY };
-    let sum = Meta { hop: Some(Box::new(hop)), ..push(0, 1, range) };
+    let sum = push(0, 1, range).along(hop);
     assert!(serve(&mut store, sum, LENGTH).is_empty());
     let piece = store.held.piece(At { key: KEY, index: 0 }).unwrap();
     assert_eq!((piece.version, piece.ticket()), (1, Some(ticket(2))));
@@ -126,7 +126,7 @@ fn a_long_piece_is_cut_before_its_first_round() {
 #[test]
 fn parts_that_a_round_is_cut_into_have_tickets_at_once() {
     let mut store = server(PART_BYTES as u64);
-    let whole = || Placed { to: LENGTH, term: 1, ..Placed::default() };
+    let whole = || PartAsk { to: LENGTH, term: 1, ..PartAsk::default() };
     assert!(serve(&mut store, push(0, 1, whole()), LENGTH).is_empty());
     store.held.config.part_bytes = 4 * PART as usize;
     let answers = told(&serve(&mut store, push(1, 1, whole()), LENGTH));
@@ -143,7 +143,7 @@ fn nobody_gets_a_ticket_where_no_tree_can_carry_the_round() {
     let alone = (true, None, Vec::new());
     // Somebody has pushed alone.
     let mut store = server(PART_BYTES as u64);
-    let whole = Placed { to: LENGTH, term: 1, ..Placed::default() };
+    let whole = PartAsk { to: LENGTH, term: 1, ..PartAsk::default() };
     serve(&mut store, push(1, 1, whole), LENGTH);
     assert_eq!(asks(&mut store, question(0, 0, LENGTH)), alone);
     // Sums in the order of ranks; no rounds.
@@ -214,7 +214,7 @@ fn what_has_come_from_another_server_has_a_ticket_after_a_round() {
     store.overlay(&overlay(2, WORKERS), &mut Outbound::default());
     assert_eq!(asks(&mut store, question(1, 0, LENGTH)), (true, None, Vec::new()));
     for rank in 0..WORKERS {
-        let whole = Placed { to: LENGTH, term: 1, ..Placed::default() };
+        let whole = PartAsk { to: LENGTH, term: 1, ..PartAsk::default() };
         serve(&mut store, push(rank, 1, whole), LENGTH);
     }
     let next = store.held.piece(At { key: KEY, index: 0 }).unwrap().ticket();

@@ -10,8 +10,8 @@ use super::servers::Place;
 use crate::store::error::StoreError;
 use crate::store::holdings::At;
 use crate::store::outbound::{Answer, Outbound, done};
-use crate::values::KeyRoutes;
-use crate::wire::elastic::{Placed, Route};
+use crate::values::{KeyPart, KeyRoutes};
+use crate::wire::elastic::{PartReply, Route};
 use crate::wire::{Key, Meta};
 
 /// A request, and the piece that it is about; none: the push makes the key.
@@ -25,8 +25,7 @@ impl Whereabouts<'_> {
     /// process has its id.
     pub(in crate::store) fn is_of_the_dead(self, request: &Meta) -> bool {
         // One that knows a newer policy may be of a worker that this one does not name yet.
-        let known =
-            request.placed.as_ref().is_some_and(|placed| placed.epoch <= self.known.servers.epoch);
+        let known = request.ask().is_some_and(|ask| ask.epoch <= self.known.servers.epoch);
         known && self.held.attendance.is_former(request)
     }
 
@@ -36,7 +35,7 @@ impl Whereabouts<'_> {
         if !self.held.config.elastic {
             return Ok(tensor.map_or(Place::New, |_| Place::Here(0)));
         }
-        let Some(placed) = &request.placed else {
+        let Some(ask) = request.ask() else {
             return match tensor {
                 None if !self.knows(key) => Ok(Place::New),
                 tensor => tensor
@@ -45,39 +44,37 @@ impl Whereabouts<'_> {
                     .ok_or_else(|| StoreError::Elsewhere { key: self.held.view.name(key) }),
             };
         };
-        let whole = placed.to == 0;
-        if !whole && placed.from >= placed.to {
+        let whole = ask.to == 0;
+        if !whole && ask.from >= ask.to {
             return Err(StoreError::Malformed("a part that ends where it begins, or before"));
         }
-        let is_ahead = known.servers.epoch < placed.epoch || known.overlay() < placed.overlay;
+        let is_ahead = known.servers.epoch < ask.epoch || known.overlay() < ask.overlay;
         if known.waits_for_commands() || is_ahead {
             return Ok(Place::Later);
         }
         let here = tensor.and_then(|tensor| {
-            let index =
-                if whole { tensor.whole_piece() } else { tensor.exactly(placed.from, placed.to) };
-            index.filter(|index| tensor.pieces[*index].term >= placed.term)
+            let index = if whole { tensor.whole_piece() } else { tensor.exactly(ask.from, ask.to) };
+            index.filter(|index| tensor.pieces[*index].term >= ask.term)
         });
         if let Some(index) = here {
             let waiting = known.waiting.get(&key).map_or(0, Vec::len);
             let full = request.push && waiting >= ANSWERS_WAITING_MAX;
             return Ok(if full { Place::Again(Vec::new()) } else { Place::Here(index) });
         }
-        let within = tensor.and_then(|tensor| tensor.containing(placed.from, placed.to));
+        let within = tensor.and_then(|tensor| tensor.containing(ask.from, ask.to));
         if let Some((index, piece)) = within.filter(|_| !whole)
-            && piece.term >= placed.term
+            && piece.term >= ask.term
         {
             // Its former owner knows it by these borders.
             let settled = piece.source.is_none();
             return Ok(if settled { Place::Within(index) } else { Place::Later });
         }
         if whole && !self.knows(key) {
-            return Ok(known.servers.place_new(&self.held.view, key, placed));
+            return Ok(known.servers.place_new(&self.held.view, key, ask));
         }
-        let mut routes = self.routes(key, placed);
+        let mut routes = self.routes(KeyPart { key, from: ask.from, to: ask.to });
         routes.retain(|route| {
-            route.term > placed.term
-                || (route.term == placed.term && route.owner != known.servers.me)
+            route.term > ask.term || (route.term == ask.term && route.owner != known.servers.me)
         });
         Ok(if routes.is_empty() { Place::Later } else { Place::Again(routes) })
     }
@@ -90,8 +87,9 @@ impl Whereabouts<'_> {
     }
 
     /// The newest that is known about the part of a key that a request names.
-    pub(super) fn routes(self, key: Key, placed: &Placed) -> Vec<Route> {
-        let (from, to) = if placed.to == 0 { (0, u64::MAX) } else { (placed.from, placed.to) };
+    pub(super) fn routes(self, part: KeyPart) -> Vec<Route> {
+        let KeyPart { key, from, to } = part;
+        let (from, to) = if to == 0 { (0, u64::MAX) } else { (from, to) };
         let about = |route: &Route| route.from < to && from < route.to;
         let known = self.known.routes.get(&key);
         let own = self.held.pieces_of(key).iter().map(|piece| Route {
@@ -115,25 +113,24 @@ impl Whereabouts<'_> {
 
     /// Makes the answer *again* of a request.
     pub(super) fn mark_again(self, request: &mut Meta, routes: Vec<Route>) {
-        if let Some(placed) = &mut request.placed {
-            (placed.again, placed.routes, placed.epoch) = (true, routes, self.known.servers.epoch);
-            (placed.ticket, placed.tickets) = (None, Vec::new());
+        if let Some(reply) = request.answering() {
+            (reply.again, reply.routes, reply.epoch) = (true, routes, self.known.servers.epoch);
         }
     }
 
     /// Sends an answer, and with it what the worker does not know yet of where the key is.
     pub(in crate::store) fn deliver(self, key: Key, mut answer: Answer, out: &mut Outbound) {
-        let of_sum = answer.request.hop.is_some();
+        let of_sum = answer.request.hop().is_some();
         if !of_sum && self.held.attendance.is_former(&answer.request) {
             // Another process that has its id would take the answer for one of its own.
             return;
         }
         if self.held.config.elastic
-            && let Some(placed) = &mut answer.request.placed
+            && let Some(reply) = answer.request.answering()
         {
-            placed.epoch = self.known.servers.epoch;
-            if placed.to == 0 || !self.owns_exactly(key, placed) {
-                placed.routes = self.routes(key, placed);
+            reply.epoch = self.known.servers.epoch;
+            if reply.to == 0 || !self.owns_exactly(key, reply) {
+                reply.routes = self.routes(KeyPart { key, from: reply.from, to: reply.to });
             }
             if answer.request.push && self.known.overlay() > 0 {
                 self.tell_ticket(key, &mut answer.request);
@@ -143,10 +140,10 @@ impl Whereabouts<'_> {
     }
 
     /// True if the worker knows all there is to know of the part that it asked for.
-    fn owns_exactly(self, key: Key, placed: &Placed) -> bool {
+    fn owns_exactly(self, key: Key, reply: &PartReply) -> bool {
         self.held.tensors.get(&key).is_some_and(|tensor| {
-            let index = tensor.exactly(placed.from, placed.to);
-            index.is_some_and(|index| tensor.pieces[index].term == placed.term)
+            let index = tensor.exactly(reply.from, reply.to);
+            index.is_some_and(|index| tensor.pieces[index].term == reply.term)
         })
     }
 }
@@ -188,8 +185,8 @@ impl Mover<'_> {
             // Somebody has made it, and what it is has been trained since.
             Some(at) if makes_key(&request) => self.answer_duplicate(at, request)?,
             Some(at) if asks(&request) => self.asked(at, request, Asked::Now)?,
-            Some(at) if request.hop.is_some() && !self.takes_sum(at, &request) => {}
-            None if asks(&request) || request.hop.is_some() => {
+            Some(at) if request.hop().is_some() && !self.takes_sum(at, &request) => {}
+            None if asks(&request) || request.hop().is_some() => {
                 self.answer_again(request, Vec::new());
             }
             at => return Ok(Some(ToServe { request, at })),
@@ -199,7 +196,7 @@ impl Mover<'_> {
 
     /// Where it is served once the piece in which it lies is cut as the worker believes that it is.
     fn place_within(&mut self, at: At, request: &Meta) -> Result<Place, StoreError> {
-        let (from, to) = request.placed.as_ref().map_or((0, 0), |placed| (placed.from, placed.to));
+        let (from, to) = request.ask().map_or((0, 0), |ask| (ask.from, ask.to));
         if self.cut_alike(at, from, to) {
             self.known.cut = Some(at.key);
             return self.look().place(at.key, request);
@@ -217,7 +214,7 @@ impl Mover<'_> {
     /// Nothing was done: the worker shall send it again, as the routes say, once it has this
     /// policy.
     pub(in crate::store) fn answer_again(&mut self, mut request: Meta, routes: Vec<Route>) {
-        if request.hop.is_some() {
+        if request.hop().is_some() {
             return self.refuse_sum(request, routes, None);
         }
         if self.held.attendance.is_former(&request) {
@@ -235,5 +232,5 @@ impl Mover<'_> {
 
 /// True for a push that is only to make its key.
 fn makes_key(request: &Meta) -> bool {
-    request.push && request.placed.as_ref().is_some_and(|placed| placed.init)
+    request.push && request.ask().is_some_and(|ask| ask.init)
 }

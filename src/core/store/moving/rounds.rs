@@ -135,7 +135,7 @@ impl Mover<'_> {
         request: Meta,
     ) -> Result<(), StoreError> {
         let (piece, name) = (self.held.piece(at)?, Name::of(&request));
-        if request.placed.is_none() {
+        if request.ask().is_none() {
             self.out.answers.push(done(request));
         } else if piece.marks.count(&name) {
             self.answer_duplicate(at, request)?;

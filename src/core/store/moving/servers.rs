@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::invariant::{Valid, require};
 use crate::store::view::RankRanges;
-use crate::wire::elastic::{Placed, Route};
+use crate::wire::elastic::{PartAsk, Route};
 use crate::wire::word::Policy;
 use crate::wire::{Key, NodeId, server_id};
 
@@ -105,14 +105,9 @@ impl LiveServers {
     }
 
     /// Where a request goes about a key that this server has never heard of.
-    pub(in crate::store) fn place_new(
-        &self,
-        view: &RankRanges,
-        key: Key,
-        placed: &Placed,
-    ) -> Place {
+    pub(in crate::store) fn place_new(&self, view: &RankRanges, key: Key, ask: &PartAsk) -> Place {
         let home = view.rank(key).and_then(|rank| self.homes.get(rank));
-        if home != Some(&self.me) || placed.after > 0 {
+        if home != Some(&self.me) || ask.after > 0 {
             // The worker does not know the policy yet by which it is somewhere else.
             Place::Again(Vec::new())
         } else if self.collecting.is_some() {

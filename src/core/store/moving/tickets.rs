@@ -23,9 +23,9 @@ use crate::store::pieces::name::Name;
 use crate::store::pieces::tensor::{Layout, Piece};
 use crate::trees::{Found, Table, Void, down_from_root};
 use crate::values::KeyPart;
-use crate::wire::elastic::{Placed, Route};
+use crate::wire::elastic::{PartAsk, Route};
 use crate::wire::trees::{Hop, Overlay, PartTicket, Ticket};
-use crate::wire::{Key, Meta, NodeId};
+use crate::wire::{Key, Meta, NodeId, Payload};
 
 /// Who pushed to a round: one customer of each worker.
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ impl Whereabouts<'_> {
 
     /// Sends an answer: to who asked, or, if it is one to a sum, down its tree.
     pub(in crate::store) fn answer(self, answer: Answer, out: &mut Outbound) {
-        if answer.request.hop.is_some() && self.held.config.elastic {
+        if answer.request.hop().is_some() && self.held.config.elastic {
             let (trees, me) = (&self.known.trees.trees, self.known.servers.me);
             out.downs.extend(down_from_root(trees, me, &answer.request, &answer.kv));
         } else {
@@ -82,11 +82,11 @@ impl Whereabouts<'_> {
 
     /// What an answer to a push says of the next round; one that says *again* of how to push.
     pub(super) fn tell_ticket(self, key: Key, request: &mut Meta) {
-        let Some(placed) = &request.placed else { return };
-        let part = KeyPart { key, from: placed.from, to: placed.to };
+        let Some(reply) = request.reply() else { return };
+        let part = KeyPart { key, from: reply.from, to: reply.to };
         let pieces = self.held.within(part);
         // Where a push has counted that comes again, the ticket is for a later one.
-        let is_due = |piece: &&Piece| !placed.again || !has(piece, request);
+        let is_due = |piece: &&Piece| !reply.again || !has(piece, request);
         let current = |piece: &Piece| {
             let ticket = piece.ticket().filter(|ticket| ticket.round == piece.version + 1);
             ticket.filter(|ticket| self.is_for(piece, ticket, request))
@@ -103,12 +103,11 @@ impl Whereabouts<'_> {
                 (None, cut.iter().filter(is_due).map(told).collect())
             }
         };
-        let may_ask = !placed.again && pieces.iter().any(|piece| self.may_have(key, piece));
+        let may_ask = !reply.again && pieces.iter().any(|piece| self.may_have(key, piece));
         let overlay = self.known.overlay();
         let overlay = if may_ask { 0 } else { overlay };
-        if let Some(placed) = &mut request.placed {
-            (placed.ticket, placed.tickets, placed.overlay) =
-                (ticket.map(Box::new), tickets, overlay);
+        if let Some(reply) = request.answering() {
+            (reply.ticket, reply.tickets, reply.overlay) = (ticket.map(Box::new), tickets, overlay);
         }
     }
 
@@ -124,7 +123,7 @@ impl Whereabouts<'_> {
     /// is not, nor may another customer be. What goes down a tree is for all in it.
     fn is_for(self, piece: &Piece, ticket: &Ticket, request: &Meta) -> bool {
         let table = self.known.trees.trees.get(ticket);
-        request.hop.is_some()
+        request.hop().is_some()
             || table.is_some_and(|table| table.has(request.sender))
                 && piece.ticket_customer() == request.customer_id
                 && self.held.attendance.is_awaited(request)
@@ -177,8 +176,8 @@ impl Mover<'_> {
         self.give_ticket(at, customer, |table| table.members().all(|node| members.contains(&node)));
         let next = self.held.piece(at).ok().and_then(Piece::ticket).filter(|next| *next != old);
         if next.is_some() {
-            let placed = Placed { from, to, term, ..Placed::default() };
-            self.tell_void(at.key, customer, placed, Void { ticket: old, next });
+            let ask = PartAsk { from, to, term, ..PartAsk::default() };
+            self.tell_void(at.key, customer, ask, Void { ticket: old, next });
         }
     }
 
@@ -269,7 +268,7 @@ impl Mover<'_> {
         if !self.held.piece(at).is_ok_and(|piece| self.look().is_for(piece, &ticket, request)) {
             return false;
         }
-        if request.placed.as_ref().and_then(|placed| placed.ticket.as_deref()) == Some(&ticket) {
+        if request.ask().and_then(|ask| ask.ticket.as_deref()) == Some(&ticket) {
             self.void_ticket(at);
             return false;
         }
@@ -279,7 +278,7 @@ impl Mover<'_> {
 
     /// True if a sum goes into a round of the piece now. Else its ticket is void for all.
     pub(super) fn takes_sum(&mut self, at: At, request: &Meta) -> bool {
-        let of_sum = request.hop.as_ref().map(|hop| hop.ticket);
+        let of_sum = request.hop().map(|hop| hop.ticket);
         if of_sum.is_some() && self.ticket(at) == of_sum {
             return true;
         }
@@ -295,12 +294,12 @@ impl Mover<'_> {
         routes: Vec<Route>,
         next: Option<Ticket>,
     ) {
-        let Some(hop) = &request.hop else { return };
+        let Some(hop) = request.hop() else { return };
         if self.known.trees.trees.get(&hop.ticket).is_none() {
             return;
         }
         let (key, ticket) = (hop.key, hop.ticket);
-        let (from, to) = request.placed.as_ref().map_or((0, 0), |placed| (placed.from, placed.to));
+        let (from, to) = request.ask().map_or((0, 0), |ask| (ask.from, ask.to));
         let tensor = self.held.tensors.get_mut(&key);
         // Parts of a key may have the same one.
         let piece = tensor.and_then(|tensor| {
@@ -311,8 +310,8 @@ impl Mover<'_> {
             piece.end_ticket();
         }
         self.look().mark_again(&mut request, routes);
-        if let Some(placed) = &mut request.placed {
-            placed.ticket = next.map(Box::new);
+        if let Some(reply) = request.answering() {
+            reply.ticket = next.map(Box::new);
         }
         Whereabouts { held: self.held, known: self.known }.answer(done(request), self.out);
     }
@@ -344,19 +343,19 @@ impl Mover<'_> {
         let Ok(piece) = self.held.piece_mut(at) else { return };
         let Some(ticket) = piece.ticket() else { return };
         let (from, to, term) = (piece.from, piece.to, piece.term);
-        let placed = Placed { from, to, term, ..Placed::default() };
+        let ask = PartAsk { from, to, term, ..PartAsk::default() };
         let customer = piece.ticket_customer();
-        self.tell_void(at.key, customer, placed, Void::of(ticket));
+        self.tell_void(at.key, customer, ask, Void::of(ticket));
     }
 
-    /// Tells that customer of all workers in the tree of a ticket that it is void. `placed`: of
+    /// Tells that customer of all workers in the tree of a ticket that it is void. `ask`: of
     /// which part it was.
-    pub(super) fn tell_void(&mut self, key: Key, customer_id: i32, placed: Placed, void: Void) {
+    pub(super) fn tell_void(&mut self, key: Key, customer_id: i32, ask: PartAsk, void: Void) {
         let Void { ticket, next } = void;
-        let routes = self.look().routes(key, &placed);
+        let routes = self.look().routes(KeyPart { key, from: ask.from, to: ask.to });
         let hop = Hop { ticket, key, ..Hop::default() };
-        let (placed, hop) = (Some(placed), Some(Box::new(hop)));
-        let request = Meta { customer_id, placed, hop, ..Meta::default() };
+        let payload = Payload::Up(ask, Box::new(hop));
+        let request = Meta { customer_id, payload, ..Meta::default() };
         self.refuse_sum(request, routes, next);
     }
 }

@@ -8,7 +8,7 @@ use crate::values::Dtype;
 use crate::values::KvPairs;
 use crate::values::kind::{RequestKind, command_of};
 use crate::wire::trees::{HopKind, TreeNode, TreeTable};
-use crate::wire::{server_id, worker_id};
+use crate::wire::{Payload, server_id, worker_id};
 use bytes::Bytes;
 
 const KEY: Key = 3;
@@ -32,7 +32,7 @@ fn push(rank: usize, round: i32, ticket: Option<Ticket>) -> Meta {
     // The first worker's push 0 makes the key.
     let after = if rank > 0 && round == 1 { 0 } else { round as u32 };
     let ticket = ticket.map(Box::new);
-    let placed = Placed { after, to: 1, term: 1, ticket, ahead: true, ..Placed::default() };
+    let placed = PartAsk { after, to: 1, term: 1, ticket, ahead: true, ..PartAsk::default() };
     Meta {
         sender: worker_id(rank),
         customer_id: 0,
@@ -40,7 +40,7 @@ fn push(rank: usize, round: i32, ticket: Option<Ticket>) -> Meta {
         request: true,
         push: true,
         head: command_of(RequestKind::Default, Dtype::F32),
-        placed: Some(placed),
+        payload: Payload::Ask(placed),
         ..Meta::default()
     }
 }
@@ -56,7 +56,7 @@ fn server() -> Store {
     store.held.set_sync(0).unwrap();
     store.overlay(&overlay(1, 0), &mut Outbound::default());
     let mut first = push(0, 0, None);
-    first.placed = Some(Placed::default());
+    first.payload = Payload::Ask(PartAsk::default());
     store.serve(first, &frames(0.0), &mut Outbound::default());
     store
 }
@@ -75,8 +75,8 @@ fn serve_all(store: &mut Store, request: Meta, value: f32) -> Outbound {
 /// What each answer says of the next round, and whether it is *again*.
 fn told(answers: &[Answer]) -> Vec<(NodeId, Option<Ticket>, bool)> {
     let told = answers.iter().map(|answer| {
-        let placed = answer.request.placed.as_ref().unwrap();
-        (answer.request.sender, placed.ticket.as_deref().copied(), placed.again)
+        let reply = answer.request.reply().unwrap();
+        (answer.request.sender, reply.ticket.as_deref().copied(), reply.again)
     });
     told.collect()
 }
@@ -98,8 +98,8 @@ fn sum(ranks: &[usize], round: i32, ticket: Ticket) -> Meta {
     let names = ranks.iter().map(|rank| name_of(&push(*rank, round, None))).collect();
     let hop = Hop { kind: HopKind::Up.into(), ticket, names, key: KEY };
     let request = push(0, round, None);
-    let placed = request.placed.clone().map(|placed| Placed { life: 0, after: 0, ..placed });
-    Meta { hop: Some(Box::new(hop)), placed, timestamp: 0, ..request }
+    let placed = PartAsk { life: 0, after: 0, ..request.ask().cloned().unwrap() };
+    Meta { payload: Payload::Up(placed, Box::new(hop)), timestamp: 0, ..request }
 }
 
 fn value(store: &Store) -> f32 {
@@ -108,7 +108,7 @@ fn value(store: &Store) -> f32 {
 
 fn question(rank: usize, round: i32) -> Meta {
     let mut request = push(rank, round, None);
-    if let Some(placed) = &mut request.placed {
+    if let Some(placed) = request.ask_mut() {
         placed.asks = true;
     }
     request
@@ -117,10 +117,10 @@ fn question(rank: usize, round: i32) -> Meta {
 /// The tickets that these messages say are void, and those in their place.
 fn voids(downs: &[(Meta, KvPairs)]) -> Vec<(Ticket, Option<Ticket>)> {
     let void = downs.iter().filter_map(|(meta, _)| {
-        let hop = meta.hop.as_ref().filter(|hop| hop.kind() == HopKind::Void)?;
-        let placed = meta.placed.as_ref().filter(|placed| placed.again)?;
+        let hop = meta.hop().filter(|hop| hop.kind() == HopKind::Void)?;
+        let reply = meta.reply().filter(|reply| reply.again)?;
         assert_eq!(meta.customer_id, 0, "it is for the customer that pushes");
-        Some((hop.ticket, placed.ticket.as_deref().copied()))
+        Some((hop.ticket, reply.ticket.as_deref().copied()))
     });
     void.collect()
 }
@@ -136,9 +136,9 @@ fn a_round_gives_out_the_ticket_of_the_next_one() {
     assert_eq!(value(&store), 5.0);
     assert_eq!(down.iter().map(|(meta, _)| meta.recver).collect::<Vec<_>>(), [9, 11, 13]);
     for (meta, kv) in &down {
-        let hop = meta.hop.as_ref().unwrap();
+        let hop = meta.hop().unwrap();
         assert_eq!((hop.kind(), hop.ticket, hop.names.len()), (HopKind::Down, ticket, 1));
-        let next = meta.placed.as_ref().unwrap().ticket.as_deref().unwrap();
+        let next = meta.reply().unwrap().ticket.as_deref().unwrap();
         assert_eq!((next.overlay, next.round), (1, 3));
         assert_eq!(kv.vals[..], 5.0_f32.to_ne_bytes());
     }
@@ -192,7 +192,7 @@ fn a_question_is_answered_by_what_became_of_the_push() {
     let answers = serve(&mut store, sum(&[2], 2, ticket), 1.0);
     assert_eq!(told(&answers).len(), 1);
     assert_eq!((answers[0].request.sender, value(&store)), (worker_id(1), 3.0));
-    assert!(!answers[0].request.placed.as_ref().unwrap().again);
+    assert!(!answers[0].request.reply().unwrap().again);
 }
 
 #[test]
@@ -271,7 +271,7 @@ fn only_what_is_as_far_as_any_gets_new_tickets() {
         frames
     };
     let mut first = push(0, 0, None);
-    first.placed = Some(Placed::default());
+    first.payload = Payload::Ask(PartAsk::default());
     store.serve(first, &as_other(frames(0.0)), &mut Outbound::default());
     for rank in 0..WORKERS {
         store.serve(push(rank, 1, None), &as_other(frames(1.0)), &mut Outbound::default());
@@ -280,7 +280,7 @@ fn only_what_is_as_far_as_any_gets_new_tickets() {
     serve(&mut store, sum(&[0, 1, 2], 2, ticket), 3.0);
     let mut out = Outbound::default();
     store.overlay(&overlay(2, 0), &mut out);
-    let key = |(meta, _): &(Meta, KvPairs)| meta.hop.as_ref().unwrap().key;
+    let key = |(meta, _): &(Meta, KvPairs)| meta.hop().unwrap().key;
     assert_eq!(out.downs.iter().map(key).collect::<Vec<_>>(), [KEY; WORKERS]);
     let behind = store.held.piece(At { key: other, index: 0 }).unwrap().ticket().unwrap();
     assert_eq!((behind.overlay, behind.round), (1, 2));

@@ -23,7 +23,7 @@ impl Store {
         addend: Addend,
         out: &mut Outbound,
     ) -> Result<(), StoreError> {
-        if request.hop.is_some() {
+        if request.hop().is_some() {
             let refused = (!request.error.is_empty())
                 .then(|| Box::new(StoreError::Relay(std::mem::take(&mut request.error))));
             let sum = refused.map_or(addend, Addend::Refused);

@@ -111,7 +111,7 @@ impl Store {
         raw: &[Bytes],
         out: &mut Outbound,
     ) -> Result<(), StoreError> {
-        if request.hop.is_none() && self.whereabouts().is_of_the_dead(&request) {
+        if request.hop().is_none() && self.whereabouts().is_of_the_dead(&request) {
             return Ok(());
         }
         let (kind, dtype) = kind_of(request.head)?;
@@ -265,7 +265,7 @@ impl Store {
     /// A key must lie where its customer's keys are. (Of a sum each worker's own was looked at
     /// where it was made.)
     fn check_space(&self, key: Key, request: &Meta) -> Result<(), StoreError> {
-        if request.hop.is_some() || self.held.view.space(key) == space_of(request) {
+        if request.hop().is_some() || self.held.view.space(key) == space_of(request) {
             return Ok(());
         }
         Err(StoreError::TooLarge { key })

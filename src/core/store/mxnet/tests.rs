@@ -9,8 +9,8 @@ use crate::keys::KeyName;
 use crate::store::StoreConfig;
 use crate::values::KvPairs;
 use crate::values::kind::command_of;
-use crate::wire::NodeId;
-use crate::wire::elastic::Placed;
+use crate::wire::elastic::PartAsk;
+use crate::wire::{NodeId, Payload};
 
 const FIRST: Key = u64::MAX / 2;
 
@@ -132,8 +132,8 @@ fn a_push_pull_brings_the_value_after_the_round() {
 
 /// A push whose worker wants the values ahead.
 fn wants_ahead(sender: NodeId, timestamp: i32, head: i32) -> Meta {
-    let placed = Some(Placed { ahead: true, ..Placed::default() });
-    Meta { placed, ..meta(sender, timestamp, head, true, false) }
+    let payload = Payload::Ask(PartAsk { ahead: true, ..PartAsk::default() });
+    Meta { payload, ..meta(sender, timestamp, head, true, false) }
 }
 
 #[test]

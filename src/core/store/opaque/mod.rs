@@ -12,7 +12,7 @@
 //!
 //! | call | when |
 //! |---|---|
-//! | [`Opaque::serve`] | a push or pull came, with `meta.placed` |
+//! | [`Opaque::serve`] | a push or pull came, about a part of a key |
 //! | [`Opaque::answered`] | the application answers: what goes back to the worker, if anything |
 //! | [`Opaque::fetched`] | the answer to a pull has arrived |
 //! | [`Opaque::exported`], [`Opaque::imported`] | the application gave, or took, a key's state |

@@ -12,7 +12,7 @@ use crate::store::outbound::{Answer, done};
 use crate::store::pieces::limits::TENSORS_MAX;
 use crate::store::pieces::name::Name;
 use crate::values::{KEY_SIZE, KvPairs, key_at};
-use crate::wire::elastic::{OPAQUE_END, Placed, Route};
+use crate::wire::elastic::{OPAQUE_END, PartAsk, Route};
 use crate::wire::{Key, Meta, NodeId};
 
 /// What an answer of the application leads to.
@@ -58,12 +58,12 @@ impl Opaque {
             Ok(key) => key,
             Err(why) => return steps.push(refused(request, why)),
         };
-        let placed = request.placed.clone().unwrap_or_default();
-        if placed.asks {
+        let ask = request.ask().cloned().unwrap_or_default();
+        if ask.asks {
             // Nothing of an opaque key goes along a tree: it is pushed alone.
             return self.again(request, Vec::new(), steps);
         }
-        match self.place(key, &placed) {
+        match self.place(key, &ask) {
             Place::Here(_) | Place::Within(_) => self.here(now, key, request, frames, steps),
             Place::New if self.keys.len() >= TENSORS_MAX => {
                 steps.push(refused(request, "the server may hold no more keys"));
@@ -94,21 +94,21 @@ impl Opaque {
         key.ok_or("the key is in no server's range")
     }
 
-    pub(super) fn place(&self, key: Key, placed: &Placed) -> Place {
-        if self.servers.epoch < placed.epoch {
+    pub(super) fn place(&self, key: Key, ask: &PartAsk) -> Place {
+        if self.servers.epoch < ask.epoch {
             return Place::Later;
         }
         if let Some(owned) = self.keys.get(&key) {
-            return if owned.term >= placed.term { Place::Here(0) } else { Place::Later };
+            return if owned.term >= ask.term { Place::Here(0) } else { Place::Later };
         }
         match self.routes.get(&key) {
-            Some(route) if route.owner != self.servers.me && route.term >= placed.term => {
+            Some(route) if route.owner != self.servers.me && route.term >= ask.term => {
                 Place::Again(vec![*route])
             }
             // It is on its way here.
             Some(_) => Place::Later,
-            None if placed.term > 0 => Place::Later,
-            None => self.servers.place_new(&self.view, key, placed),
+            None if ask.term > 0 => Place::Later,
+            None => self.servers.place_new(&self.view, key, ask),
         }
     }
 
@@ -251,10 +251,10 @@ impl Opaque {
 
     /// An answer says what its worker does not know yet of where the key is.
     fn taught(&self, key: Key, mut request: Meta) -> Meta {
-        if let (Some(placed), Some(owned)) = (&mut request.placed, self.keys.get(&key)) {
-            placed.epoch = self.servers.epoch;
-            if owned.term != placed.term {
-                placed.routes = vec![route(owned.term, self.servers.me)];
+        if let (Some(reply), Some(owned)) = (request.answering(), self.keys.get(&key)) {
+            reply.epoch = self.servers.epoch;
+            if owned.term != reply.term {
+                reply.routes = vec![route(owned.term, self.servers.me)];
             }
         }
         request
@@ -268,10 +268,10 @@ impl Opaque {
     /// Nothing was done: the worker shall send it again, as the routes say, once it has this
     /// policy.
     pub(super) fn again(&self, mut request: Meta, routes: Vec<Route>, steps: &mut Vec<Step>) {
-        let Some(placed) = &mut request.placed else {
+        let Some(reply) = request.answering() else {
             return steps.push(refused(request, "the key is not on this server"));
         };
-        (placed.again, placed.routes, placed.epoch) = (true, routes, self.servers.epoch);
+        (reply.again, reply.routes, reply.epoch) = (true, routes, self.servers.epoch);
         steps.push(Step::Answer(done(request)));
     }
 }

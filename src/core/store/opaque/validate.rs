@@ -136,8 +136,8 @@ impl Opaque {
             format!("request {number:?} is held, and the key is not to leave")
         })?;
         for request in self.parked.of(key) {
-            let placed = request.placed.clone().unwrap_or_default();
-            require(matches!(self.place(key, &placed), Place::Later), || {
+            let ask = request.ask().cloned().unwrap_or_default();
+            require(matches!(self.place(key, &ask), Place::Later), || {
                 let (from, number) = (request.sender, request.timestamp);
                 format!("request {number} of {from} is parked, and nothing keeps it")
             })?;

@@ -46,10 +46,10 @@ impl Pushes {
     /// # Errors
     /// They are none, too many, or two of one customer.
     pub(in crate::store) fn several(mut request: Meta) -> Result<Self, StoreError> {
-        let hop = request.hop.get_or_insert_default();
-        hop.names.sort_unstable_by_key(who);
-        let twice = hop.names.windows(2).any(|pair| who(&pair[0]) == who(&pair[1]));
-        if hop.names.is_empty() || hop.names.len() > NAMES_MAX || twice {
+        let names = request.hop_mut().map_or(&mut [][..], |hop| &mut hop.names[..]);
+        names.sort_unstable_by_key(who);
+        let twice = names.windows(2).any(|pair| who(&pair[0]) == who(&pair[1]));
+        if names.is_empty() || names.len() > NAMES_MAX || twice {
             return Err(StoreError::Malformed(
                 "the names of a sum are none, too many, or repeated",
             ));
@@ -76,7 +76,7 @@ impl Pushes {
     /// True if another sum has its answer with this one's: both came by one ticket.
     pub(in crate::store) fn goes_with(&self, other: &Self) -> bool {
         let (Self::Several(request), Self::Several(more)) = (self, other) else { return false };
-        let ticket = |request: &Meta| request.hop.as_ref().map(|hop| hop.ticket);
+        let ticket = |request: &Meta| request.hop().map(|hop| hop.ticket);
         ticket(request) == ticket(more)
     }
 
@@ -84,12 +84,12 @@ impl Pushes {
     /// with the answer if one of both wants them.
     pub(in crate::store) fn join(&mut self, other: Self) {
         let (Self::Several(request), Self::Several(more)) = (self, other) else { return };
-        let ahead = more.placed.as_ref().is_some_and(|placed| placed.ahead);
-        if let Some(placed) = &mut request.placed {
-            placed.ahead |= ahead;
+        let ahead = more.ask().is_some_and(|ask| ask.ahead);
+        if let Some(ask) = request.ask_mut() {
+            ask.ahead |= ahead;
         }
-        if let (Some(hop), Some(more)) = (&mut request.hop, more.hop) {
-            hop.names.extend(more.names);
+        if let (Some(hop), Some(more)) = (request.hop_mut(), more.hop()) {
+            hop.names.extend(&more.names);
             hop.names.sort_unstable_by_key(who);
         }
     }
@@ -98,9 +98,7 @@ impl Pushes {
     pub(in crate::store) fn names(&self) -> impl Iterator<Item = Name> + '_ {
         let (one, several) = match self {
             Self::One(push) => (Some(Name::of(push)), &[][..]),
-            Self::Several(request) => {
-                (None, request.hop.as_ref().map_or(&[][..], |hop| &hop.names[..]))
-            }
+            Self::Several(request) => (None, request.hop().map_or(&[][..], |hop| &hop.names[..])),
         };
         one.into_iter().chain(several.iter().map(Name::in_sum))
     }
@@ -114,7 +112,7 @@ impl Pushes {
     pub(in crate::store) fn count(&self) -> usize {
         match self {
             Self::One(_) => 1,
-            Self::Several(request) => request.hop.as_ref().map_or(0, |hop| hop.names.len()),
+            Self::Several(request) => request.hop().map_or(0, |hop| hop.names.len()),
         }
     }
 

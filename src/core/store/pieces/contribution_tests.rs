@@ -12,10 +12,10 @@ use crate::store::{Store, StoreConfig};
 use crate::trees::name_of;
 use crate::values::kind::{RequestKind, command_of};
 use crate::values::{Buffer, Dtype};
-use crate::wire::elastic::Placed;
+use crate::wire::elastic::PartAsk;
 use crate::wire::transfer::Transfer;
 use crate::wire::trees::Hop;
-use crate::wire::{Key, worker_id};
+use crate::wire::{Key, Payload, worker_id};
 
 /// A key of the first server's range.
 const KEY: Key = 3;
@@ -25,7 +25,7 @@ const AT: At = At { key: KEY, index: 0 };
 fn push(rank: usize, round: i32) -> Meta {
     // The first worker's push of round -1 makes the key.
     let after = if rank > 0 && round == 0 { 0 } else { (round + 1) as u32 };
-    let placed = Placed { after, to: 1, term: 1, ..Placed::default() };
+    let placed = PartAsk { after, to: 1, term: 1, ..PartAsk::default() };
     Meta {
         sender: worker_id(rank),
         customer_id: 0,
@@ -33,7 +33,7 @@ fn push(rank: usize, round: i32) -> Meta {
         request: true,
         push: true,
         head: command_of(RequestKind::Default, Dtype::F32),
-        placed: Some(placed),
+        payload: Payload::Ask(placed),
         ..Meta::default()
     }
 }
@@ -52,7 +52,7 @@ fn name(rank: usize, round: i32) -> PushName {
 /// A request that hands in a sum of these.
 fn request(names: impl IntoIterator<Item = PushName>) -> Meta {
     let hop = Hop { names: names.into_iter().collect(), ..Hop::default() };
-    Meta { sender: worker_id(50), timestamp: 77, hop: Some(Box::new(hop)), ..push(0, 0) }
+    Meta { sender: worker_id(50), timestamp: 77, ..push(0, 0) }.along(hop)
 }
 
 fn own(rank: usize, round: i32) -> Contribution {
@@ -82,10 +82,10 @@ fn server() -> Store {
     let mut store = Store::new(config);
     store.held.set_sync(0).unwrap();
     let meta = push(0, -1);
-    let placed = Some(Placed { after: 0, to: 0, term: 0, ..Placed::default() });
+    let payload = Payload::Ask(PartAsk::default());
     let frames = [&KEY.to_ne_bytes()[..], &0_f32.to_ne_bytes(), &4_i32.to_ne_bytes()];
     let frames = frames.map(Bytes::copy_from_slice);
-    store.serve(Meta { placed, ..meta }, &frames, &mut Outbound::default());
+    store.serve(Meta { payload, ..meta }, &frames, &mut Outbound::default());
     store
 }
 
@@ -278,15 +278,15 @@ fn values_come_if_one_of_two_sums_wants_them() {
     for (first, second) in [(false, false), (false, true), (true, false), (true, true)] {
         let sum = |rank: usize, ahead: bool| {
             let mut meta = request([PushName { wants: ahead, ..name(rank, 0) }]);
-            meta.placed.as_mut().unwrap().ahead = ahead;
+            meta.ask_mut().unwrap().ahead = ahead;
             Pushes::several(meta).unwrap()
         };
         let (mut one, other) = (sum(1, first), sum(0, second));
         assert!(one.goes_with(&other));
         one.join(other);
         let joined = one.into_request();
-        assert_eq!(joined.placed.unwrap().ahead, first || second);
-        let wants: Vec<bool> = joined.hop.unwrap().names.iter().map(|name| name.wants).collect();
+        assert_eq!(joined.ask().unwrap().ahead, first || second);
+        let wants: Vec<bool> = joined.hop().unwrap().names.iter().map(|name| name.wants).collect();
         assert_eq!(wants, [second, first]);
     }
 }

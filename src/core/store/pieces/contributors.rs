@@ -203,7 +203,7 @@ mod tests {
             let names = (first..first + 4).map(|worker| name_of(&push(worker, 7 + worker)));
             let ticket = Ticket { tree: first as u32 / 8, ..Ticket::default() };
             let hop = Hop { ticket, names: names.collect(), ..Hop::default() };
-            let sum = Meta { hop: Some(Box::new(hop)), ..push(first, 1) };
+            let sum = push(first, 1).along(hop);
             contributors.push(Pushes::several(sum).unwrap());
             assert_eq!(contributors.len(), first as usize + 4);
             for worker in 0..44 {

@@ -13,14 +13,15 @@ use crate::wire::{Meta, NodeId};
 pub(in crate::store) struct Customer {
     pub(in crate::store) worker: NodeId,
     pub(in crate::store) customer: i32,
-    /// Which one of the worker's lives (`Placed::life`).
+    /// Which one of the worker's lives (`PartAsk::life`).
     pub(in crate::store) life: u64,
 }
 
 impl Customer {
     /// Whose request that is.
     pub(in crate::store) fn of(request: &Meta) -> Self {
-        let life = request.placed.as_ref().map_or(0, |placed| placed.life);
+        let life = request.ask().map(|ask| ask.life);
+        let life = life.or_else(|| request.reply().map(|reply| reply.life)).unwrap_or(0);
         Self { worker: request.sender, customer: request.customer_id, life }
     }
 }
@@ -32,22 +33,23 @@ pub(in crate::store) struct Name {
     /// The customer's number of the request.
     pub(in crate::store) timestamp: i32,
     /// One more than the timestamp of this customer's push of the key before it; 0: there was none
-    /// (`Placed::after`).
+    /// (`PartAsk::after`).
     pub(in crate::store) after: u32,
-    /// Which slice of the request (`Placed::slice`). `None`: its worker does not follow pieces. It
+    /// Which slice of the request (`PartAsk::slice`). `None`: its worker does not follow pieces. It
     /// sends nothing twice, and its timestamps are compared with nothing.
     pub(in crate::store) slice: Option<u32>,
 }
 
 impl Name {
-    /// That of a worker's own push.
+    /// That of a worker's own push. One that is being answered does not say any more which push was
+    /// before it.
     pub(in crate::store) fn of(push: &Meta) -> Self {
-        let placed = push.placed.as_ref();
+        let (ask, slice) = (push.ask(), push.reply().map(|reply| reply.slice));
         Self {
             who: Customer::of(push),
             timestamp: push.timestamp,
-            after: placed.map_or(0, |placed| placed.after),
-            slice: placed.map(|placed| placed.slice),
+            after: ask.map_or(0, |ask| ask.after),
+            slice: ask.map(|ask| ask.slice).or(slice),
         }
     }
 

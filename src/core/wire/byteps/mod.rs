@@ -20,6 +20,7 @@ use super::decode::{
 };
 use super::ids::EMPTY;
 use super::message::{Command, Control, Device, Devices, Meta, Node, Role};
+use super::payload::Payload;
 use layout::{FieldOffsets, HOSTNAME};
 pub(super) use layout::{GITHUB, PYPI};
 
@@ -33,7 +34,7 @@ pub(super) fn encode(layout: &FieldOffsets, meta: &Meta, data: &[Bytes], out: &m
     let start = out.len();
     out.resize(start + layout.meta_bytes, 0);
     let raw = &mut out[start..];
-    let is_control = meta.control.is_some();
+    let is_control = meta.control().is_some();
     // In data these count through the value that means "not set" elsewhere.
     let number = |value| if is_control { to_wire(layout, value) } else { value };
     put(raw, layout.head, number(meta.head));
@@ -56,7 +57,7 @@ pub(super) fn encode(layout: &FieldOffsets, meta: &Meta, data: &[Bytes], out: &m
             put(raw, devices + 4 * field, value);
         }
     }
-    if let Some(control) = &meta.control {
+    if let Some(control) = meta.control() {
         put(raw, layout.command, control.command as i32);
         put(raw, layout.nodes, count(control.nodes.len()));
         if matches!(control.command, Command::Barrier | Command::InstanceBarrier) {
@@ -69,7 +70,7 @@ pub(super) fn encode(layout: &FieldOffsets, meta: &Meta, data: &[Bytes], out: &m
     }
     out.extend_from_slice(&meta.body);
     meta.data_type.iter().for_each(|kind| out.extend_from_slice(&kind.to_le_bytes()));
-    for node in meta.control.iter().flat_map(|control| &control.nodes) {
+    for node in meta.control().into_iter().flat_map(|control| &control.nodes) {
         encode_node(layout, node, out);
     }
 }
@@ -156,7 +157,7 @@ pub(super) fn decode(layout: &FieldOffsets, bytes: &[u8]) -> Result<Meta, Decode
         body: Bytes::copy_from_slice(body),
         data_type: types.chunks_exact(4).map(|kind| int(kind, 0)).collect(),
         devices: layout.devices.and_then(|at| devices(raw, at).if_told()),
-        control: control.map(Box::new),
+        payload: control.map_or(Payload::Plain, Payload::from),
         ..Meta::default()
     })
 }

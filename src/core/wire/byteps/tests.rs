@@ -37,7 +37,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn control(control: Control, meta: Meta) -> (Meta, Frames) {
-    (Meta { control: Some(Box::new(control)), ..meta }, Frames::new())
+    (Meta { payload: control.into(), ..meta }, Frames::new())
 }
 
 /// The messages that were captured, in their order.
@@ -208,7 +208,7 @@ fn a_name_that_is_too_long_does_not_spoil_what_follows() {
         let long = Node { hostname: "h".repeat(100), ..node(Role::Server, 8) };
         let list = Control { nodes: vec![long], ..Control::new(Command::AddNode) };
         let read = dialect.decode(&bytes(dialect, &control(list, Meta::default())));
-        let node = read.unwrap().control.unwrap().nodes.remove(0);
+        let node = read.unwrap().control_mut().unwrap().nodes.remove(0);
         assert_eq!((node.hostname.len(), node.port), (HOSTNAME_BYTES, 50_000));
     }
 }

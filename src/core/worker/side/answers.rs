@@ -21,7 +21,7 @@ impl<D> WorkerSide<D> {
         let Some(moving) = &self.moving else { return self.whole_answered(meta, pairs, out) };
         if moving.flights.has(meta.timestamp) {
             self.part_answered(now, meta, pairs, out);
-        } else if meta.placed.is_none() {
+        } else if meta.reply().is_none() {
             self.whole_answered(meta, pairs, out);
         }
         // Else it was said twice, or too late.
@@ -63,14 +63,14 @@ impl<D> WorkerSide<D> {
     ) {
         self.rounds.answered(now, meta.sender);
         let Some(moving) = &mut self.moving else { return };
-        let again = meta.placed.as_ref().is_some_and(|placed| placed.again);
+        let again = meta.reply().is_some_and(|reply| reply.again);
         let no_keys = meta.error.is_empty() && meta.pull && pairs.keys.is_empty() && !again;
         let no_keys = no_keys.then(|| without_keys(meta.sender));
         let error = no_keys.as_ref().unwrap_or(&meta.error);
         let answer = PartAnswer {
             timestamp: meta.timestamp,
             from: meta.sender,
-            placed: meta.placed.as_ref(),
+            reply: meta.reply(),
             pairs,
             refused: !error.is_empty(),
         };

@@ -40,15 +40,15 @@ impl Sums {
 
     /// A worker pushes a part along a tree.
     pub(super) fn pushed(&mut self, meta: &Meta, kv: &KvPairs, key: Key) {
-        let Some(placed) = &meta.placed else { return };
-        let Some(ticket) = placed.ticket.as_deref() else { return };
-        let part = (key, placed.from, placed.to, named(&name_of(meta)), *ticket);
+        let Some(ask) = meta.ask() else { return };
+        let Some(ticket) = ask.ticket.as_deref() else { return };
+        let part = (key, ask.from, ask.to, named(&name_of(meta)), *ticket);
         self.pushes.insert(part, kv.vals.clone());
     }
 
     /// A message goes along a tree.
     pub(super) fn sent(&mut self, meta: &Meta, kv: &KvPairs) -> Option<String> {
-        let (Some(hop), Some(placed)) = (&meta.hop, &meta.placed) else { return None };
+        let (Some(hop), Some(span)) = (meta.hop(), meta.span()) else { return None };
         let (from, to) = (meta.sender, meta.recver);
         let table = self
             .overlays
@@ -69,7 +69,7 @@ impl Sums {
         let mut sum: Vec<f32> = Vec::new();
         let mut names: Vec<Named> = Vec::new();
         for name in &hop.names {
-            let part = (hop.key, placed.from, placed.to, named(name), hop.ticket);
+            let part = (hop.key, span.start, span.end, named(name), hop.ticket);
             let Some(values) = self.pushes.get(&part) else {
                 let text = format!("{from} has in its sum what nobody pushed by {:?}", hop.ticket);
                 return Some(format!("{text}: {name:?}"));

@@ -6,10 +6,10 @@ use bytes::Bytes;
 use crate::store::{Outbound, Outgoing};
 use crate::store::{PART_BYTES, Store, StoreConfig, SumOrder};
 use crate::values::server_key_ranges;
-use crate::wire::elastic::{Holding, Order, Placed};
+use crate::wire::elastic::{Holding, Order, PartAsk};
 use crate::wire::transfer::{PieceName, Transfer, TransferKind, WrittenPiece};
 use crate::wire::word::{Policy, RoutedPolicy};
-use crate::wire::{Key, Meta, NodeId};
+use crate::wire::{Key, Meta, NodeId, Payload};
 
 const LENGTH: u64 = 40;
 /// The first policy's first term.
@@ -94,7 +94,7 @@ impl Three {
             timestamp: self.timestamp,
             push: true,
             request: true,
-            placed: Some(Placed::default()),
+            payload: Payload::Ask(PartAsk::default()),
             ..Meta::default()
         };
         let mut out = Outbound::default();
@@ -140,7 +140,7 @@ fn what_is_long_is_cut_after_its_first_round_and_so_is_its_copy() {
     // The worker hears of it with the answer to its push, and a push to the whole key is not served
     // any more.
     let again = two.push(9);
-    let routes = |out: &Outbound| out.answers[0].request.placed.as_ref().unwrap().routes.len();
+    let routes = |out: &Outbound| out.answers[0].request.reply().unwrap().routes.len();
     assert_eq!((kinds(&again), routes(&again)), (vec![], parts.len()));
 }
 

@@ -10,10 +10,10 @@ use crate::store::command::Head;
 use crate::store::pickled_tests::pickled;
 use crate::store::{Outbound, Outgoing};
 use crate::values::server_key_ranges;
-use crate::wire::elastic::{KeyRoute, Mark, Order, Placed, Route};
+use crate::wire::elastic::{KeyRoute, Mark, Order, PartAsk, Route};
 use crate::wire::transfer::{Transfer, TransferKind};
 use crate::wire::word::{Policy, RoutedPolicy};
-use crate::wire::{FlatTransfer, Key, Meta, NodeId};
+use crate::wire::{FlatTransfer, Key, Meta, NodeId, Payload};
 
 const LENGTH: usize = 40;
 
@@ -32,7 +32,7 @@ fn keys() -> [Key; 2] {
     [ranges[0].begin + 3, ranges[1].begin + 3]
 }
 
-fn push(key: Key, timestamp: i32, placed: Placed) -> (Meta, Vec<Bytes>) {
+fn push(key: Key, timestamp: i32, placed: PartAsk) -> (Meta, Vec<Bytes>) {
     let values = vec![timestamp as f32; LENGTH];
     let lens = [(LENGTH * 4) as i32];
     let frames = vec![
@@ -47,7 +47,7 @@ fn push(key: Key, timestamp: i32, placed: Placed) -> (Meta, Vec<Bytes>) {
         timestamp,
         push: true,
         request: true,
-        placed: Some(placed),
+        payload: Payload::Ask(placed),
         ..Meta::default()
     };
     (meta, frames)
@@ -60,7 +60,7 @@ fn pair() -> ([Store; 2], Vec<Outgoing>) {
     for timestamp in [2, 3] {
         for at in 0..2 {
             let mut out = Outbound::default();
-            let (meta, frames) = push(keys()[at], timestamp, Placed::default());
+            let (meta, frames) = push(keys()[at], timestamp, PartAsk::default());
             stores[at].serve(meta, &frames, &mut out);
             deliver(&mut stores, at, out, &mut transfers);
         }
@@ -235,7 +235,7 @@ fn a_cut_of_a_former_term_leaves_no_copy_twice() {
 
 fn is_alive(store: &mut Store, key: Key) {
     let mut out = Outbound::default();
-    let (meta, frames) = push(key, 9, Placed::default());
+    let (meta, frames) = push(key, 9, PartAsk::default());
     let pull = Meta { push: false, pull: true, ..meta };
     store.serve(pull, &frames[..1], &mut out);
     let answer = &out.answers[0];
@@ -250,7 +250,7 @@ fn a_request_with_a_newer_term_is_looked_at_again_when_another_one_cuts_the_piec
     let key = keys()[0];
     let term = stores[0].held.tensors[&key].pieces[0].term;
     let mut pull = |timestamp, term| {
-        let placed = Placed { from: 0, to: 16, term, ..Placed::default() };
+        let placed = PartAsk { from: 0, to: 16, term, ..PartAsk::default() };
         let (meta, frames) = push(key, timestamp, placed);
         let mut out = Outbound::default();
         let meta = Meta { push: false, pull: true, ..meta };
@@ -294,7 +294,7 @@ proptest! {
     ) {
         let (mut stores, _) = pair();
         for (timestamp, (key, from, to, term, epoch, after, pushes)) in (10..).zip(given) {
-            let placed = Placed { from, to, term, epoch, after, ..Placed::default() };
+            let placed = PartAsk { from, to, term, epoch, after, ..PartAsk::default() };
             let (meta, frames) = push(keys()[key], timestamp, placed);
             let part = (to.min(LENGTH as u64).saturating_sub(from) * 4) as usize;
             let len = Bytes::copy_from_slice(&(part as i32).to_ne_bytes());

@@ -9,8 +9,8 @@ use crate::store::moving::kept::Waiting;
 use crate::store::pieces::tensor::{Copied, Source};
 use crate::values::Buffer;
 use crate::values::value::Value;
-use crate::wire::elastic::{Mark, Order, Placed, Route};
-use crate::wire::{Meta, NodeId};
+use crate::wire::elastic::{Mark, Order, PartAsk, Route};
+use crate::wire::{Meta, NodeId, Payload};
 
 /// Something that no rule leads to.
 type Spoil = fn(&mut Store);
@@ -24,8 +24,8 @@ fn elastic(store: &mut Store) -> &mut crate::store::moving::Elsewhere {
 }
 
 fn push() -> Meta {
-    let placed = Some(Placed::default());
-    Meta { sender: 9, timestamp: 7, push: true, request: true, placed, ..Meta::default() }
+    let payload = Payload::Ask(PartAsk::default());
+    Meta { sender: 9, timestamp: 7, push: true, request: true, payload, ..Meta::default() }
 }
 
 /// A server that owns a key of which its replica has a copy, and whose other half has just left.

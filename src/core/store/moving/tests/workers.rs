@@ -12,9 +12,9 @@ use crate::store::command::Head;
 use crate::store::moving::Due;
 use crate::store::{PART_BYTES, Store, StoreConfig, SumOrder};
 use crate::values::server_key_ranges;
-use crate::wire::elastic::{Claim, KeyRoute, LiveWorker, Placed, Route};
+use crate::wire::elastic::{Claim, KeyRoute, LiveWorker, PartAsk, Route};
 use crate::wire::word::{Policy, RoutedPolicy};
-use crate::wire::{Key, Meta, NodeId};
+use crate::wire::{Key, Meta, NodeId, Payload};
 
 const LENGTH: usize = 4;
 const A: NodeId = 9;
@@ -49,7 +49,7 @@ impl Process {
     fn meta(&mut self, push: bool, init: bool) -> Meta {
         let after = if push { self.after } else { 0 };
         let placed =
-            Placed { epoch: self.epoch, life: self.life, after, init, ..Placed::default() };
+            PartAsk { epoch: self.epoch, life: self.life, after, init, ..PartAsk::default() };
         let timestamp = self.timestamp;
         self.timestamp += 1;
         if push && !init {
@@ -63,7 +63,7 @@ impl Process {
             push,
             pull: !push,
             request: true,
-            placed: Some(placed),
+            payload: Payload::Ask(placed),
             ..Meta::default()
         }
     }
@@ -193,7 +193,7 @@ impl Job {
     /// A gradient whose worker wants the values ahead. Who is answered, and whether with values.
     fn push_wanting(&mut self, by: &mut Process) -> Vec<(NodeId, bool)> {
         let mut meta = by.meta(true, false);
-        meta.placed.as_mut().unwrap().ahead = true;
+        meta.ask_mut().unwrap().ahead = true;
         let answers = self.serve_push(meta, load(by.worker)).answers;
         let mut found: Vec<_> =
             answers.iter().map(|a| (a.request.sender, !a.kv.vals.is_empty())).collect();
@@ -441,7 +441,7 @@ fn the_optimizer_of_one_that_comes_back_resets_nothing() {
         assert_eq!(job.store(8).obey(&meta, &mut Outbound::default()).unwrap(), Due::Now);
     };
     for worker in [&mut a, &mut b, &mut c] {
-        let from = Meta { placed: None, ..worker.meta(false, false) };
+        let from = Meta { payload: Payload::Plain, ..worker.meta(false, false) };
         tell(&mut job, from);
     }
     job.push_all([&mut a, &mut b, &mut c]);
@@ -450,8 +450,8 @@ fn the_optimizer_of_one_that_comes_back_resets_nothing() {
     job.policy(&[(A, 0), (B, 0)], &[]);
     job.policy(&[(A, 0), (B, 0), (C, 3)], &[]);
     job.store(8).forget_node(C);
-    let placed = Some(Placed { life: 3, ..Placed::default() });
-    tell(&mut job, Meta { placed, sender: C, customer_id: 0, timestamp: 0, ..Meta::default() });
+    let payload = Payload::Ask(PartAsk { life: 3, ..PartAsk::default() });
+    tell(&mut job, Meta { payload, sender: C, customer_id: 0, timestamp: 0, ..Meta::default() });
     assert_eq!(job.store(8).bytes().1, state);
 }
 

@@ -10,10 +10,10 @@ use bytes::Bytes;
 use super::first_pushes::FirstPushes;
 use super::*;
 use crate::store::{Answer, Outgoing, StoreError};
-use crate::wire::FlatTransfer;
-use crate::wire::elastic::{Holding, KeyRoute, OPAQUE_END, Order, Placed};
+use crate::wire::elastic::{Holding, KeyRoute, OPAQUE_END, Order, PartAsk};
 use crate::wire::transfer::{FirstPush, Transfer, TransferKind};
 use crate::wire::word::{Policy, RoutedPolicy};
+use crate::wire::{FlatTransfer, Payload};
 
 const NOW: Duration = Duration::ZERO;
 const KEY: Key = 7;
@@ -40,18 +40,18 @@ fn key_bytes(key: Key) -> Bytes {
 }
 
 fn request(worker: NodeId, timestamp: i32, push: bool, pull: bool) -> Meta {
-    let placed = Some(Placed { epoch: 1, ..Placed::default() });
-    Meta { sender: worker, timestamp, push, pull, request: true, placed, ..Meta::default() }
+    let payload = Payload::Ask(PartAsk { epoch: 1, ..PartAsk::default() });
+    Meta { sender: worker, timestamp, push, pull, request: true, payload, ..Meta::default() }
 }
 
 fn push(worker: NodeId, timestamp: i32) -> Meta {
     request(worker, timestamp, true, false)
 }
 
-fn placed(meta: Meta, change: impl FnOnce(&mut Placed)) -> Meta {
-    let mut placed = meta.placed.clone().unwrap_or_default();
+fn placed(meta: Meta, change: impl FnOnce(&mut PartAsk)) -> Meta {
+    let mut placed = meta.ask().cloned().unwrap_or_default();
     change(&mut placed);
-    Meta { placed: Some(placed), ..meta }
+    Meta { payload: Payload::Ask(placed), ..meta }
 }
 
 fn serve(server: &mut Opaque, now: Duration, request: Meta) -> Vec<Step> {
@@ -83,9 +83,9 @@ fn answered(server: &mut Opaque, request: Meta) -> AnswerOutcome {
 fn again(steps: &[Step]) -> Vec<Route> {
     match steps {
         [Step::Answer(Answer { request, .. })] => {
-            let placed = request.placed.as_ref().unwrap();
-            assert!(placed.again && request.error.is_empty(), "{request:?}");
-            placed.routes.clone()
+            let reply = request.reply().unwrap();
+            assert!(reply.again && request.error.is_empty(), "{request:?}");
+            reply.routes.clone()
         }
         other => panic!("not answered again: {other:?}"),
     }
@@ -197,12 +197,12 @@ fn answers_say_where_the_key_is_and_go_back_as_they_were_asked() {
     let mut server = server(8, false);
     let first = answered(&mut server, placed(push(9, 5), |placed| placed.slice = 1));
     let request = first.request.unwrap();
-    let back = request.placed.unwrap();
+    let back = request.reply().cloned().unwrap();
     assert_eq!((request.timestamp, request.sender, back.slice), (5, 9, 1));
     let own = Route { from: 0, to: OPAQUE_END, term: TERM, owner: 8 };
     assert_eq!((back.routes, back.again, back.epoch), (vec![own], false, 1));
     let known = placed(request_pull(6), |placed| placed.term = TERM);
-    assert!(answered(&mut server, known).request.unwrap().placed.unwrap().routes.is_empty());
+    assert!(answered(&mut server, known).request.unwrap().reply().unwrap().routes.is_empty());
     assert_eq!(server.answered(4242, 0), None, "it was given no such request");
 }
 
@@ -219,7 +219,7 @@ fn two_requests_of_one_name_are_told_apart() {
     server.serve(NOW, request, &[key_bytes(KEY + 1), Bytes::new()], &mut steps);
     let other = given(&steps);
     assert_ne!(one, other);
-    let slice = |answered: AnswerOutcome| answered.request.unwrap().placed.unwrap().slice;
+    let slice = |answered: AnswerOutcome| answered.request.unwrap().reply().unwrap().slice;
     assert_eq!(slice(server.answered(other, 0).unwrap()), 1);
     assert_eq!(slice(server.answered(one, 0).unwrap()), 0);
     assert_eq!(server.answered(one, 0), None, "answered twice");
@@ -233,7 +233,7 @@ fn a_push_counts_once_wherever_it_is_sent() {
     let asked = |meta| placed(meta, |placed| placed.term = TERM + 1);
     let steps = serve(&mut new, NOW, asked(push(9, 1)));
     let [Step::Answer(Answer { request, .. })] = &steps[..] else { panic!("{steps:?}") };
-    assert!(!request.placed.as_ref().unwrap().again, "it counted at the former owner");
+    assert!(!request.reply().unwrap().again, "it counted at the former owner");
     // Its values are still wanted.
     let steps = serve(&mut new, NOW, asked(request_both(9, 1)));
     assert!(matches!(&steps[..], [Step::Give(meta, _)] if meta.pull && !meta.push));

@@ -247,8 +247,9 @@ impl Play {
             Message::Policy(word) => worker.flights.policy(now, &word, &mut out).unwrap(),
             Message::Answer(meta, kv, _) => {
                 assert!(meta.error.is_empty(), "{meta:?}");
-                let (timestamp, placed) = (meta.timestamp, meta.placed.as_ref());
-                let answer = PartAnswer { timestamp, from, placed, pairs: kv, refused: false };
+                let (timestamp, reply) = (meta.timestamp, meta.answered());
+                let reply = reply.as_ref();
+                let answer = PartAnswer { timestamp, from, reply, pairs: kv, refused: false };
                 let part = worker.flights.answered(now, answer, &mut out);
                 if let Part::Whole { brought, .. } = part.unwrap() {
                     self.ended(id, meta.timestamp, &brought.pairs.vals);
