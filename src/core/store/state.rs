@@ -13,15 +13,16 @@ use crate::values::Allocator;
 /// The server's tensors and how it treats them.
 pub struct Store {
     pub(super) held: Holdings,
-    /// Nothing of it ever changes in a job whose pieces do not move.
-    pub(super) known: Elsewhere,
+    /// Of a job whose pieces do not move nothing. Boxed, since the simulator's ledger has a store
+    /// for each key, in a map.
+    pub(super) known: Box<Elsewhere>,
 }
 
 impl Store {
     /// An empty store.
     #[must_use]
     pub fn new(config: StoreConfig) -> Self {
-        Self { held: Holdings::new(config), known: Elsewhere::new(&config) }
+        Self { held: Holdings::new(config), known: Box::new(Elsewhere::new(&config)) }
     }
 
     /// Values are in memory of that maker from now on.
@@ -35,12 +36,12 @@ impl Store {
     }
 
     /// Where pieces are.
-    pub(super) const fn whereabouts(&self) -> Whereabouts<'_> {
+    pub(super) fn whereabouts(&self) -> Whereabouts<'_> {
         Whereabouts { held: &self.held, known: &self.known }
     }
 
     /// What moves them. What is due goes there.
-    pub(super) const fn mover<'a>(&'a mut self, out: &'a mut Outbound) -> Mover<'a> {
+    pub(super) fn mover<'a>(&'a mut self, out: &'a mut Outbound) -> Mover<'a> {
         Mover { held: &mut self.held, known: &mut self.known, out }
     }
 

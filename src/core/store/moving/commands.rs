@@ -70,6 +70,10 @@ impl Elsewhere {
 impl Mover<'_> {
     /// See `Store::obey`.
     pub(in crate::store) fn obey(&mut self, request: &Meta) -> Result<Due, StoreError> {
+        if !self.held.config.elastic {
+            // Nobody joins who would have to be told.
+            return self.held.obey(request).map(|_| Due::Now);
+        }
         let early = self.known.waits_for_commands();
         if early && self.known.settings.early.len() < COMMANDS_MAX {
             self.known.settings.early.push(request.clone());
