@@ -168,6 +168,8 @@ fn numbers_that_mean_nothing_are_refused() {
         (&["sim", "--plan", "--servers", "0"], "a number from 1"),
         (&["sim", "--plan", "--workers", "100001"], "a number from 1"),
         (&["sim", "--workers", "257"], "too many to play"),
+        (&["sim", "--scenario", "sites", "--workers", "1"], "a worker each"),
+        (&["sim", "--scenario", "sites", "--workers", "2", "--servers", "3"], "no more servers"),
         (&["sim", "--keys", "0"], "1..=1000000"),
         (&["sim", "--seeds", "7..7"], "are none"),
         (&["scheduler", "-n", "0", "-s", "1", "--host", "127.0.0.1", "--port", "9"], "from 1"),

@@ -105,6 +105,12 @@ pub(crate) fn sim(arguments: &SimArguments) -> anyhow::Result<ExitCode> {
              nothing is played"
         );
     }
+    if arguments.scenario == Some(Scenario::Sites) {
+        let workers = arguments.workers.unwrap_or(PLAYED_MAX);
+        if workers < 2 || arguments.servers.is_some_and(|servers| servers > workers) {
+            bail!("sites have a worker each, two at least, and no more servers than workers");
+        }
+    }
     let mut summary = SeedSummary::default();
     for seed in from_to(arguments)?.unwrap_or(0..100) {
         play(arguments, seed, &mut summary);

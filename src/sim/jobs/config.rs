@@ -45,7 +45,7 @@ pub enum Fault {
     /// That is between the first process and the second from now on, in that direction; none: what
     /// is between all others.
     Edge(Process, Process, Option<LinkModel>),
-    /// The links between sites are from now on those of that entry of [`LinkedSites::rates`].
+    /// From now on the links between sites have the rates of that entry of [`LinkedSites::rates`].
     Links(usize),
     /// All directions are open, all pauses over, and nobody dies any more.
     Heal,

@@ -1,6 +1,7 @@
 //! Jobs by name and seed: what a seed makes of each scenario.
 
 mod exchange;
+mod iterations;
 mod kinds;
 mod placement;
 mod sites;

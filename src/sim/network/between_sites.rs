@@ -1,6 +1,6 @@
 //! Links between sites: what goes from a process at one site to a process at another shares the
-//! links on the way with all that goes there, in the order in which it comes. Within a site nothing
-//! is in the way, and neither is it for a process that is at no site.
+//! links on the way with all that goes there, in the order in which it comes. What
+//! stays within a site passes no link, and neither does what a process sends that is at no site.
 //!
 //! Knows bytes and times; draws no chance.
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::config::{Fault, JobConfig, Placement};
 use super::super::network_model::{model_bytes, true_model};
-use super::super::script::Program;
+use super::iterations::in_iterations;
 use super::{Draw, Fixed, MS};
 use crate::network::{Chunks, Rates};
 use pslite_core::store::SumOrder;
@@ -25,10 +25,8 @@ const CHUNKS: Chunks = Chunks { bytes: 256 << 10, window: 4, weight: 1000 };
 const CHANGED: Duration = Duration::from_secs(40);
 /// No round takes less, so that few iterations take long enough; in seconds.
 const SHORTEST: f64 = 0.8;
-/// What iterations take longer than the network demands.
+/// A round may take that many times T*.
 const WITHIN: f64 = 1.15;
-/// Such a job takes that long at most.
-const LONGEST: Duration = Duration::from_secs(3600);
 
 impl Draw {
     /// Rates change up to twice. Now and then a server joins, or is emptied.
@@ -36,28 +34,12 @@ impl Draw {
         config.servers = fixed.servers.unwrap_or_else(|| self.between(2, 4) as usize);
         config.workers = fixed.workers.unwrap_or_else(|| self.between(2, 4) as usize);
         config.replicas = u32::from(self.0.percent(40));
-        config.program = Program {
-            sync: true,
-            rounds: 0,
-            rule: None,
-            second_rule: None,
-            multi_precision: false,
-            compressed: false,
-            second_customer: None,
-        };
+        in_iterations(config, CHUNKS);
         config.order = SumOrder::Arrival;
         let lengths = [100, 500, 1000, 2000, 4000];
         let tensors = self.between(2, 4);
         config.tensors.dense = (0..tensors).map(|_| self.of(&lengths)).collect();
-        config.tensors.two_bit = None;
-        config.tensors.rows = None;
         config.tensors.cut = self.0.percent(50).then(|| self.of(&[4000, 8000]));
-        (config.tensors.both, config.tensors.pipelined) = (false, false);
-        config.compute = MS * 50;
-        config.pulls = 100;
-        config.move_every = None;
-        config.network.jitter = MS;
-        config.network.chunks = Some(CHUNKS);
         config.placement = Some(Placement { judged: JUDGED, within: WITHIN });
         match self.0.below(4) {
             0 => {
@@ -80,9 +62,6 @@ impl Draw {
             config.tensors.dense.iter_mut().for_each(|length| *length *= 2);
         }
         config.program.rounds = iterations(config);
-        config.heal = LONGEST;
-        config.time_max = LONGEST;
-        config.steps_max = 50_000_000;
     }
 
     fn card(&mut self) -> Rates {

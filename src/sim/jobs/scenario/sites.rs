@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::config::{Fault, JobConfig, LinkedSites};
 use super::super::network_model::model_bytes;
-use super::super::script::Program;
+use super::iterations::in_iterations;
 use super::{Draw, Fixed, MS};
 use crate::network::Chunks;
 use crate::trees::DrawnGraph;
@@ -24,10 +24,8 @@ const PART_BYTES: usize = 64;
 const CHANGED: Duration = Duration::from_secs(20);
 /// No round takes less, so that few iterations take long enough; in seconds.
 const SHORTEST: f64 = 1.0;
-/// What iterations take longer than along the best trees.
+/// An iteration may take that many times what the best trees would take.
 const WITHIN: f64 = 1.15;
-/// Such a job takes that long at most.
-const LONGEST: Duration = Duration::from_secs(3600);
 
 impl Draw {
     /// Links of drawn rates, which change up to twice; what the scheduler is told of them may be
@@ -44,30 +42,14 @@ impl Draw {
         config.servers =
             fixed.servers.unwrap_or_else(|| self.between(1, number as u64) as usize).min(number);
         config.replicas = 0;
-        config.program = Program {
-            sync: true,
-            rounds: 0,
-            rule: None,
-            second_rule: None,
-            multi_precision: false,
-            compressed: false,
-            second_customer: None,
-        };
+        in_iterations(config, CHUNKS);
         let topology = self.of(&[Topology::Packed, Topology::Packed, Topology::Auto]);
         config.order = self.of(&[SumOrder::Arrival, SumOrder::Arrival, SumOrder::Trees]);
         let is_measured = config.order == SumOrder::Arrival && topology == Topology::Packed;
         let lengths = [50, 100, 200];
         config.tensors.dense = (0..self.between(1, 4)).map(|_| self.of(&lengths)).collect();
-        config.tensors.two_bit = None;
-        config.tensors.rows = None;
         let mut large = self.of(&[2000, 4000]);
         config.tensors.cut = Some(large);
-        (config.tensors.both, config.tensors.pipelined) = (false, false);
-        config.compute = MS * 50;
-        config.pulls = 100;
-        config.move_every = None;
-        config.network.jitter = MS;
-        config.network.chunks = Some(CHUNKS);
         let rates = match is_measured {
             true => self.rates_of(&told),
             false => vec![told.graph.clone()],
@@ -87,9 +69,6 @@ impl Draw {
         }
         config.program.rounds = iterations(config, &sites, &changes);
         config.sites = Some(sites);
-        config.heal = LONGEST;
-        config.time_max = LONGEST;
-        config.steps_max = 50_000_000;
     }
 
     /// What the links carry, and what they carry later.
@@ -104,7 +83,7 @@ impl Draw {
         all
     }
 
-    /// By how much a link is faster or slower.
+    /// The factor by which the rate of a link changes.
     fn factor(&mut self) -> f64 {
         self.of(&[0.2, 0.5, 1.0, 1.0, 1.0, 2.0])
     }
