@@ -8,6 +8,7 @@ use pslite::scheduler::{LinkStatus, NodeStatus, Status, TreeStatus, TreesStatus}
 use pslite::wire::balance::SessionStatus;
 
 mod exchange;
+mod watch;
 
 use crate::print::{print, say};
 use crate::scheduler_address::SchedulerArguments;
@@ -22,6 +23,16 @@ pub(crate) struct StatusArguments {
     /// Print one JSON object for each job instead of a table
     #[arg(long)]
     json: bool,
+    /// Show it again and again: on a terminal as a screen, elsewhere as tables [default: each
+    /// second]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        num_args = 0..=1,
+        default_missing_value = "1",
+        value_parser = watch::interval
+    )]
+    watch: Option<f64>,
 }
 
 /// Asks each scheduler once and prints the answers.
@@ -29,6 +40,9 @@ pub(crate) struct StatusArguments {
 /// # Errors
 /// No scheduler answers, or there is none to ask.
 pub(crate) fn run(arguments: &StatusArguments) -> Result<ExitCode> {
+    if let Some(seconds) = arguments.watch {
+        return watch::run(arguments, seconds);
+    }
     let mut failure = None;
     let mut answers = 0;
     for operator in arguments.scheduler.operators()? {

@@ -1,0 +1,139 @@
+//! `pslite status --watch`: the state of a job, again and again. On a terminal it is a screen that
+//! is drawn anew; elsewhere the plain table (or the JSON) is printed each time.
+//!
+//! `asking` asks the scheduler on a thread, `view` is what is known (pure; time is an argument),
+//! `draw` puts it on a screen of any size, `keys` says what a key does. Only this file touches the
+//! terminal.
+
+mod asking;
+mod blocks;
+mod draw;
+mod keys;
+mod view;
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use pslite::node::Operator;
+use pslite::observe::awake;
+use ratatui::crossterm::event;
+
+use self::asking::Asking;
+use self::view::View;
+use super::{StatusArguments, table};
+use crate::print::{print, say};
+
+/// For how long keys are waited for before the screen is drawn anew: ages of a second are seen.
+const REDRAW: Duration = Duration::from_millis(250);
+/// A scheduler that has answered once, and then does not for so long, is taken as ended where
+/// nobody can press a key.
+const GONE_AFTER: Duration = Duration::from_secs(10);
+/// The shortest and the longest time between two questions, in seconds.
+const INTERVALS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
+
+/// Reads how often to ask.
+pub(super) fn interval(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number| INTERVALS.contains(number));
+    number.ok_or_else(|| "it is a number of seconds from 0.1 to 3600".to_owned())
+}
+
+/// Shows the job until the user leaves, or, where there is no terminal, until it is over.
+///
+/// # Errors
+/// It is not clear which job is meant, the scheduler does not answer the first time, or the
+/// terminal cannot be used.
+pub(super) fn run(arguments: &StatusArguments, seconds: f64) -> Result<ExitCode> {
+    let operator = arguments.scheduler.operator()?;
+    let every = Duration::from_secs_f64(seconds);
+    if arguments.json || !std::io::stdout().is_terminal() {
+        return print_again(&operator, every, arguments.json);
+    }
+    on_terminal(operator, every)
+}
+
+/// For pipes and files: the whole, each time.
+fn print_again(operator: &Operator, every: Duration, json: bool) -> Result<ExitCode> {
+    let place = format!("{}:{}", operator.host, operator.port);
+    let mut last_answer = None;
+    loop {
+        let asked = awake::now();
+        match operator.status() {
+            Ok(status) => {
+                last_answer = Some(awake::now());
+                if json {
+                    say!("{}", status.json());
+                } else {
+                    print(format_args!("{}\n", table(&status)));
+                }
+            }
+            Err(error) => {
+                let Some(last) = last_answer else {
+                    return Err(error).with_context(|| format!("no status of {place}"));
+                };
+                if awake::since(last) >= GONE_AFTER {
+                    eprintln!("pslite: the scheduler at {place} answers no more: {error}");
+                    return Ok(ExitCode::SUCCESS);
+                }
+            }
+        }
+        while awake::since(asked) < every {
+            thread::sleep(awake::left(asked + every));
+        }
+    }
+}
+
+/// Draws until the user leaves. The terminal is given back as it was whatever happens: at an error,
+/// at a panic (ratatui's hook) and at a signal that ends the program.
+fn on_terminal(operator: Operator, every: Duration) -> Result<ExitCode> {
+    // Before the thread that asks is there: it inherits the mask.
+    let signals = ending_signals()?;
+    let mut view = View::new(format!("{}:{}", operator.host, operator.port), colours());
+    let asking = Asking::start(operator, every).context("cannot start a thread")?;
+    let mut terminal = ratatui::try_init().context("cannot use this terminal")?;
+    let began = Instant::now();
+    let outcome = (|| -> Result<ExitCode> {
+        loop {
+            let now = began.elapsed();
+            while let Some(answer) = asking.answer() {
+                view.take(now, answer);
+            }
+            terminal.draw(|frame| draw::screen(frame, &view, now)).context("cannot draw")?;
+            if let Some(signal) = signals.read_signal().ok().flatten() {
+                return Ok(ExitCode::from(128 + u8::try_from(signal.ssi_signo).unwrap_or(0)));
+            }
+            if !event::poll(REDRAW).context("cannot read keys")? {
+                continue;
+            }
+            let event = event::read().context("cannot read keys")?;
+            match keys::meaning(&event).map(|key| view.press(key)) {
+                Some(view::Pressed::Leave) => return Ok(ExitCode::SUCCESS),
+                Some(view::Pressed::Drain(server)) => asking.drain(server),
+                Some(view::Pressed::Nothing) | None => {}
+            }
+        }
+    })();
+    ratatui::restore();
+    outcome
+}
+
+/// The signals that end the program, as something to read.
+fn ending_signals() -> Result<SignalFd> {
+    let mut set = SigSet::empty();
+    for signal in [Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT] {
+        set.add(signal);
+    }
+    set.thread_block().context("cannot block signals")?;
+    let signals = SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
+        .context("cannot read signals")?;
+    Ok(signals)
+}
+
+/// As <https://no-color.org> says.
+fn colours() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
