@@ -8,8 +8,8 @@
 #![forbid(unsafe_code)]
 
 pub use pslite_core::{
-    cluster, delivery, fifo, kv, measuring, placement, random, scheduler, store, training, values,
-    wire,
+    chronicle, cluster, delivery, fifo, kv, measuring, placement, random, scheduler, store,
+    training, values, wire,
 };
 pub use pslite_elements as elements;
 pub use pslite_node as node;

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms of `core`, and what each may name.
-const ROOMS: [(&str, &[&str]); 20] = [
+const ROOMS: [(&str, &[&str]); 21] = [
     ("awake", &[]),
     ("random", &[]),
     ("fifo", &[]),
@@ -16,16 +16,20 @@ const ROOMS: [(&str, &[&str]); 20] = [
     ("keys", &[]),
     ("wire", &[]),
     ("lives", &["wire"]),
+    ("chronicle", &["wire", "invariant"]),
     ("values", &["wire", "keys", "invariant"]),
     ("trees", &["wire", "values", "invariant"]),
-    ("cluster", &["awake", "lives", "text", "keys", "wire", "invariant"]),
+    ("cluster", &["awake", "chronicle", "lives", "text", "keys", "wire", "invariant"]),
     ("kv", &["wire", "keys", "values", "trees", "invariant"]),
     ("delivery", &["wire"]),
     ("store", &["text", "keys", "wire", "values", "trees", "invariant", "lives"]),
     ("placement", &["text", "wire"]),
     ("measuring", &["kv", "placement", "wire"]),
     ("training", &["text", "wire", "invariant", "random", "lives"]),
-    ("scheduler", &["cluster", "keys", "placement", "random", "text", "trees", "values", "wire"]),
+    (
+        "scheduler",
+        &["chronicle", "cluster", "keys", "placement", "random", "text", "trees", "values", "wire"],
+    ),
     ("worker", &["wire", "values", "kv", "trees", "store", "training", "invariant"]),
     ("server", &["wire", "values", "kv", "store", "cluster"]),
 ];
@@ -56,7 +60,7 @@ const NODE: [(&str, &[&str]); 30] = [
     ("recipient", &["delivery", "error", "landing", "work_queue"]),
     ("training", &["error", "sync", "threads"]),
     // `recipient`: a thread that waits receives in the van's place, and needs to know for whom.
-    ("running", &["error", "recipient", "settings", "sync", "training"]),
+    ("running", &["error", "lines", "recipient", "settings", "sync", "training"]),
     ("batch_session", &["error", "running", "training"]),
     ("customers", &["delivery", "error", "recipient", "sync"]),
     ("sink", &["customers", "landing"]),

@@ -6,7 +6,8 @@
 //! - `random` (numbers that a seed decides), `fifo` (a queue by priority), `invariant` (promises as
 //!   code) and `awake` (a clock that stands still while its process does) know nothing of a job;
 //! - `wire` knows bytes, `values` what keys and values are made of and how they are summed, `trees`
-//!   which way sums and values take, `lives` whom the others wait for where workers come back;
+//!   which way sums and values take, `lives` whom the others wait for where workers come back,
+//!   `chronicle` what happened in a job;
 //! - `cluster`, `kv`, `delivery`, `store`, `placement` and `training` are state machines beside
 //!   each other;
 //! - `measuring` is what a node measures for the planners; `worker` and `server` join what a
@@ -18,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 pub mod awake;
+pub mod chronicle;
 pub mod cluster;
 pub mod delivery;
 pub mod fifo;

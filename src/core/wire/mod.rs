@@ -5,11 +5,13 @@
 //! `transfer` what servers say to each other, `word` what they and the scheduler do,
 //! `flat_transfer` and `flat_word` the bytes of these, `topic` what of that the membership only
 //! passes on, `balance` about batch sizes, `agreement` about what all workers have to say alike,
-//! `exchange` how workers train while deltas travel; `socks` what is said to tunnels.
+//! `chronicle` what an operator asks of what happened, `exchange` how workers train while deltas
+//! travel; `socks` what is said to tunnels.
 
 pub mod agreement;
 pub mod balance;
 pub mod byteps;
+pub mod chronicle;
 pub mod decode;
 pub mod dialect;
 pub mod elastic;
