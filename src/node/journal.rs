@@ -97,23 +97,21 @@ impl Journal {
     }
 
     /// Writes a record; it is on the disk when this returns. If it cannot be, the journal is
-    /// emptied: a scheduler that went on with an old one would do harm.
-    pub(super) fn append(&mut self, record: &Record) {
+    /// emptied: a scheduler that went on with an old one would do harm. Then it returns what people
+    /// are to be told, once.
+    pub(super) fn append(&mut self, record: &Record) -> Option<String> {
         if self.failed {
-            return;
+            return None;
         }
         self.state.apply(record);
-        if let Err(error) = self.write(record) {
-            self.failed = true;
-            let _ = self.file.set_len(0);
-            let text = format!(
-                "PSLITE_JOURNAL={}: cannot be written ({error}); the job goes on, but if this \
-                 scheduler \
-                 is lost it ends",
-                self.path.display()
-            );
-            log::write(Level::Error, &text);
-        }
+        let error = self.write(record).err()?;
+        self.failed = true;
+        let _ = self.file.set_len(0);
+        Some(format!(
+            "PSLITE_JOURNAL={}: cannot be written ({error}); the job goes on, but if this \
+             scheduler is lost it ends",
+            self.path.display()
+        ))
     }
 
     fn write(&mut self, record: &Record) -> io::Result<()> {

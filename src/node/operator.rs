@@ -15,6 +15,7 @@ use bytes::Bytes;
 use crate::address;
 use crate::error::{NodeError, Result};
 use pslite_core::scheduler::Status;
+use pslite_core::wire::chronicle::ChronicleQuestion;
 use pslite_core::wire::word::{AnswerWay, OperatorAnswer, Word};
 use pslite_core::wire::{self, Control, Message, NodeId, Payload, SCHEDULER};
 use pslite_observe::awake;
@@ -58,7 +59,21 @@ impl Operator {
     /// # Errors
     /// There is no scheduler of pslite there, or the answer is of another version.
     pub fn status(&self) -> Result<Status> {
-        Status::from_json(&self.ask(Word::Status)?.text)
+        self.ask_status(None)
+    }
+
+    /// Asks for the state of the job and for what has happened in it: what comes after the answer
+    /// before. [`Status::chronicle`] has it; none: the scheduler is of an earlier version.
+    ///
+    /// # Errors
+    /// As [`Self::status`].
+    pub fn chronicle(&self, asked: ChronicleQuestion) -> Result<Status> {
+        self.ask_status(Some(asked))
+    }
+
+    fn ask_status(&self, chronicle: Option<ChronicleQuestion>) -> Result<Status> {
+        let answer = self.ask(|way| Word::Status { way, chronicle })?;
+        Status::from_json(&answer.text)
             .ok_or_else(|| NodeError::Protocol("the scheduler is of another version".to_owned()))
     }
 

@@ -26,9 +26,12 @@ use crate::sync::lock;
 use crate::threads;
 pub use crate::van::OnFailure;
 use crate::van::{Meeting, Van};
+use pslite_core::chronicle::ChroniclePart;
 use pslite_core::cluster::Event;
+use pslite_core::scheduler::Status;
 use pslite_core::values::{KeyRange, server_key_ranges};
 use pslite_core::wire::balance::BalanceOpen;
+use pslite_core::wire::chronicle::ChronicleQuestion;
 use pslite_core::wire::{ALL_GROUP, EMPTY, Message, NodeId, Role, id_to_rank};
 use pslite_observe::log;
 use pslite_transport::fork;
@@ -513,6 +516,27 @@ impl Postoffice {
     /// The node is not started.
     pub fn metrics(&self) -> Result<String> {
         Ok(self.running()?.metrics())
+    }
+
+    /// How the job is, as this node knows it; the scheduler knows most. May be called by any
+    /// thread: it keeps the node from its work for as long as it takes to look, some microseconds
+    /// for each node of the job.
+    ///
+    /// # Errors
+    /// The node is not started.
+    pub fn job_status(&self) -> Result<Status> {
+        Ok(self.running()?.job_status())
+    }
+
+    /// What has happened in the job, and how long its rounds took: what comes after the answer
+    /// before, 512 events and points at most. May be called by any thread, at any time.
+    ///
+    /// # Errors
+    /// The node is not started, or is not the scheduler, which alone knows.
+    pub fn chronicle(&self, asked: ChronicleQuestion) -> Result<ChroniclePart> {
+        self.running()?.chronicle(asked).ok_or_else(|| {
+            NodeError::Invalid("only the scheduler keeps what happens in a job".to_owned())
+        })
     }
 
     /// The ids behind a group or an id: workers, then servers, then the scheduler

@@ -6,22 +6,26 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 
 use crate::error::{NodeError, Result, refuse_forked};
+use crate::lines;
 use crate::recipient::AtOnce;
 use crate::settings::Settings;
 use crate::sync::lock;
 use crate::training::Training;
+use pslite_core::chronicle::{Chronicle, ChroniclePart, NewEvent, RoundPoint};
 use pslite_core::cluster::{Cluster, Event, Tell};
+use pslite_core::scheduler::LogLine;
 use pslite_core::training::balance::clock::PushedKey;
+use pslite_core::wire::chronicle::ChronicleQuestion;
 use pslite_core::wire::topic::Topic;
 use pslite_core::wire::trees::OVERLAYS_KEPT;
 use pslite_core::wire::trees::Overlay;
 use pslite_core::wire::word::RoutedPolicy;
-use pslite_core::wire::{self, Key, Message, NodeId, SCHEDULER, id_to_rank};
+use pslite_core::wire::{self, Key, Message, NodeId, Role, SCHEDULER, id_to_rank};
 use pslite_observe::Traffic;
 use pslite_observe::awake;
 use pslite_observe::log::RateLimit;
@@ -91,6 +95,9 @@ pub(crate) struct NodeState {
     policy: Mutex<Option<Arc<RoutedPolicy>>>,
     /// The newest overlays that came, as many as are remembered anywhere, by their numbers.
     overlays: Mutex<BTreeMap<u64, Arc<Overlay>>>,
+    /// A scheduler's: what has happened in the job. May be locked within the membership's lock, not
+    /// the other way round.
+    chronicle: Option<Mutex<Chronicle>>,
 }
 
 impl NodeState {
@@ -104,6 +111,8 @@ impl NodeState {
             elastic: AtomicBool::new(false),
             policy: Mutex::default(),
             overlays: Mutex::default(),
+            chronicle: (settings.role == Role::Scheduler)
+                .then(|| Mutex::new(Chronicle::new(on_the_wall()))),
             settings,
         }
     }
@@ -152,6 +161,42 @@ impl NodeState {
         }
     }
 
+    /// Something has happened: keeps it, if this is the scheduler, and writes its line to the log.
+    pub(crate) fn say(&self, event: &NewEvent) {
+        if let Some(chronicle) = &self.chronicle {
+            let mut chronicle = lock(chronicle);
+            chronicle.add(self.now(), on_the_wall(), event.clone());
+        }
+        lines::event(event);
+    }
+
+    /// The same for lines, in order.
+    pub(crate) fn say_lines(&self, said: impl IntoIterator<Item = LogLine>) {
+        for line in said {
+            match line {
+                LogLine::Event(event) => self.say(&event),
+                LogLine::Step(text) => lines::step(&text),
+            }
+        }
+    }
+
+    /// True if this is the scheduler, and would keep a round point of now.
+    pub(crate) fn is_point_due(&self) -> bool {
+        self.chronicle.as_ref().is_some_and(|chronicle| lock(chronicle).is_point_due(self.now()))
+    }
+
+    /// So long do rounds take now.
+    pub(crate) fn add_point(&self, point: RoundPoint) {
+        if let Some(chronicle) = &self.chronicle {
+            lock(chronicle).add_point(self.now(), point);
+        }
+    }
+
+    /// What has happened in the job, for a reader that asks so. None: this is not the scheduler.
+    pub(crate) fn chronicle(&self, asked: ChronicleQuestion) -> Option<ChroniclePart> {
+        self.chronicle.as_ref().map(|chronicle| lock(chronicle).answer(self.now(), asked))
+    }
+
     /// The server that a worker asks for keys of that range. If a process holds several servers:
     /// the one at the same place in it as this node has in its own.
     pub(crate) fn server_of(&self, range: usize) -> NodeId {
@@ -168,6 +213,11 @@ impl NodeState {
     fn place_of(&self, id: NodeId) -> usize {
         usize::try_from(id_to_rank(id)).unwrap_or(0) % self.settings.group_size
     }
+}
+
+/// Now by the clock on the wall, since 1970.
+fn on_the_wall() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// Built from the calls above. Each costs one of them at most.

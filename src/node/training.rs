@@ -21,7 +21,6 @@ use pslite_core::training::balance::{Coordinator, Gone, Outbox, Worker};
 use pslite_core::wire::balance::{BalanceMessage, BalanceOpen, BalanceReport, SessionStatus};
 use pslite_core::wire::topic::Topic;
 use pslite_core::wire::{NodeId, SCHEDULER};
-use pslite_observe::log::{self, Level};
 pub(crate) use sessions::{SessionId, WorkerSessions};
 
 /// See the module. No lock of it is held while another one of the node is taken.
@@ -44,15 +43,14 @@ pub(crate) struct Training {
 impl Training {
     // ---- the scheduler --------------------------------------------------------------------------
 
-    /// A worker says something. Returns what follows.
-    pub(crate) fn asked(&self, from: Worker, word: &[u8]) -> Vec<Tell> {
+    /// A worker says something. Returns what follows; what people are to be told goes to `notes`.
+    pub(crate) fn asked(&self, from: Worker, word: &[u8], notes: &mut Vec<String>) -> Vec<Tell> {
         let Some(message) = BalanceMessage::read(word) else { return Vec::new() };
         let mut out = Outbox::new();
         let mut coordinator = lock(&self.coordinator);
         coordinator.handle(from, &message, &mut out);
-        let notes = coordinator.take_notes();
+        notes.extend(coordinator.take_notes());
         drop(coordinator);
-        notes.iter().for_each(|note| log::write(Level::Warning, note));
         words(out)
     }
 

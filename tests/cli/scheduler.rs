@@ -146,7 +146,7 @@ fn a_port_where_nobody_listens_is_not_waited_for() {
 /// Asks as an operator does that listens at `told`, if that is one of an earlier version.
 fn ask(port: u16, told: &str, own_connection: bool) -> Question {
     let way = AnswerWay { own_connection, listens_at: told.to_owned() };
-    let control = Control::saying(Word::Status(way));
+    let control = Control::saying(Word::Status { way, chronicle: None });
     let mut meta = Vec::new();
     encode_meta(&Message::control(control).meta, &mut meta);
     let place = Endpoint::Tcp { host: "127.0.0.1".to_owned(), port };

@@ -309,6 +309,8 @@ mod tests {
             advice: "one server more".to_owned(),
             note: String::new(),
             waits: vec!["a barrier waits".to_owned()],
+            waiting: Vec::new(),
+            circle: Vec::new(),
             sessions: vec![SessionStatus {
                 name: "a".to_owned(),
                 rule: "cpu".to_owned(),
@@ -327,6 +329,7 @@ mod tests {
             exchange_advice: String::new(),
             uncopied: 0,
             settings: Vec::new(),
+            chronicle: None,
         };
         let mut alone = Status { uncopied: 2, ..status.clone() };
         assert!(table(&alone).contains("\n2 of 2 pieces have no copy: they are being made\n"));

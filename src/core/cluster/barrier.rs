@@ -15,7 +15,8 @@ pub use open::{BarrierPlace, OpenBarrier};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{Action, Cluster, JobFailure, JobFailureKind, Level};
+use super::{Action, Cluster, JobFailure, JobFailureKind};
+use crate::chronicle::{JobEventKind, NewEvent};
 use crate::wire::{
     ALL_GROUP, Command, Control, EMPTY, Message, Meta, NodeId, Role, SCHEDULER, SERVER_GROUP,
     WORKER_GROUP,
@@ -127,11 +128,10 @@ impl Cluster {
                 let word = BarrierWord { group, command, customer_id, number };
                 self.let_in_to(now, from, word, out);
             }
-            None => Self::log(
-                out,
-                Level::Warning,
-                format!("dropped a request for a barrier of group {group}"),
-            ),
+            None => {
+                let text = format!("dropped a request for a barrier of group {group}");
+                Self::say(out, NewEvent::warning(JobEventKind::Note, text));
+            }
         }
     }
 
@@ -171,7 +171,7 @@ impl Cluster {
             return false;
         }
         let text = format!("{text}; this node was about to leave, and does");
-        Self::log(out, Level::Warning, text);
+        Self::say(out, NewEvent::warning(JobEventKind::Phase, text));
         for ticket in std::mem::take(&mut self.meetings.tickets) {
             self.finalizing |= ticket.customer_id == 0;
             out.push(Action::BarrierDone { ticket: ticket.ticket, result: Ok(()) });

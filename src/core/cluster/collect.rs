@@ -10,7 +10,8 @@ use super::claimed::Claimed;
 use super::claims::{Lost, Pieces, is_sound, place};
 use super::journal::{About, Change, Keys, Record, Taken};
 use super::tenures::Tenures;
-use super::{Action, Cluster, JobFailure, JobFailureKind, Level, tenures};
+use super::{Action, Cluster, JobFailure, JobFailureKind, tenures};
+use crate::chronicle::{JobEventKind, NewEvent};
 use crate::keys::KeyName;
 use crate::text;
 use crate::wire::elastic::OPAQUE_END;
@@ -144,7 +145,7 @@ impl Cluster {
                 self.forget_keys_of(from, out);
                 if odd {
                     let text = format!("what {} has cannot move: {ODD}", self.describe(from));
-                    Self::log(out, Level::Warning, text);
+                    Self::say(out, NewEvent::warning(JobEventKind::Node, text).of(from));
                 }
                 if self.a_server_misses_workers(out) {
                     return;

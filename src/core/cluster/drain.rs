@@ -8,7 +8,8 @@ use std::time::Duration;
 use super::claimed::Claimed;
 use super::claims::Piece;
 use super::journal::{Change, Record};
-use super::{Action, Cluster, Level};
+use super::{Action, Cluster};
+use crate::chronicle::{JobEventKind, NewEvent};
 use crate::wire::elastic::Order;
 use crate::wire::word::Word;
 use crate::wire::{Key, NodeId, Role, id_to_rank};
@@ -46,7 +47,8 @@ impl Cluster {
         if self.able_servers().iter().all(|able| *able == id) {
             return Err(format!("{who} cannot be emptied: there is no other server"));
         }
-        Self::log(out, Level::Info, format!("{who} is to be emptied"));
+        let text = format!("{who} is to be emptied");
+        Self::say(out, NewEvent::info(JobEventKind::Node, text).of(id));
         self.elastic.books.draining.insert(id);
         out.push(Action::Record(Record::new(Change::Draining(id))));
         self.take_back_orders_to(id, out);

@@ -15,7 +15,8 @@ use super::collect::Collection;
 use super::order_book::OrderBook;
 use super::tenures::Tenures;
 use super::types::Tell;
-use super::{Action, Cluster, JobFailure, JobFailureKind, Level};
+use super::{Action, Cluster, JobFailure, JobFailureKind};
+use crate::chronicle::{JobEventKind, NewEvent};
 use crate::wire::elastic::CopyPlace;
 use crate::wire::topic::Topic;
 use crate::wire::trees::Overlay;
@@ -153,7 +154,7 @@ impl Cluster {
             let not = self.members.values().find(|node| !node.is_elastic());
             let who = not.map_or_else(|| "a node".to_owned(), Node::describe);
             let text = format!("no trees: {who} is stock, or does not let keys move");
-            Self::log(out, Level::Warning, text);
+            Self::say(out, NewEvent::warning(JobEventKind::Tree, text));
         }
         self.decide_elastic_workers(out);
     }
@@ -433,7 +434,8 @@ impl Cluster {
             return;
         }
         out.push(Action::Connect { node: node.clone(), identity: Some(self.me.id) });
-        Self::log(out, Level::Info, format!("{} joins the job", node.describe()));
+        let text = format!("{} joins the job", node.describe());
+        Self::say(out, NewEvent::info(JobEventKind::Node, text).of(node.id));
         // Workers who took leave before it was there have left for it too.
         let leaves =
             if self.me.role == Role::Worker { &self.elastic.my_leaves } else { &BTreeSet::new() };

@@ -3,7 +3,8 @@
 //! begin, since the program would train in another way than it was asked to. What it means is not
 //! known here.
 
-use super::{Action, Cluster, JobFailure, JobFailureKind, Level};
+use super::{Action, Cluster, JobFailure, JobFailureKind};
+use crate::chronicle::{JobEventKind, NewEvent};
 use crate::wire::exchange::ExchangeSpec;
 use crate::wire::{EMPTY, Node};
 
@@ -38,7 +39,8 @@ impl Cluster {
     /// Scheduler: the job begins with it, or goes on.
     pub(super) fn say_exchange(&self, out: &mut Vec<Action>) {
         if let Some(spec) = self.exchange() {
-            Self::log(out, Level::Info, format!("exchange: {}", spec.describe()));
+            let text = format!("exchange: {}", spec.describe());
+            Self::say(out, NewEvent::info(JobEventKind::Note, text));
         }
     }
 

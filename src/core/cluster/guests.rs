@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{Action, Cluster, Level};
+use super::{Action, Cluster};
+use crate::chronicle::{JobEventKind, Level, NewEvent};
 use crate::wire::word::{OperatorAnswer, Word};
 use crate::wire::{Control, EMPTY, Node, NodeId, Notice, NoticeKind, Origin, Role, ability};
 
@@ -101,16 +102,21 @@ impl Cluster {
         self.guests.told.retain(|_, at| now < at.saturating_add(STAY));
     }
 
-    /// Tells a guest that it has no place in this job, and why.
+    /// Tells a guest that it has no place in this job, and why. No level: that is no event.
     pub(super) fn turn_away(
         &mut self,
         now: Duration,
         node: &Node,
-        level: Level,
+        level: Option<Level>,
         text: String,
         out: &mut Vec<Action>,
     ) {
-        Self::log(out, level, text.clone());
+        match level {
+            Some(level) => {
+                Self::say(out, NewEvent::new(level, JobEventKind::Node, &*text).of(node.id));
+            }
+            None => Self::log(out, &*text),
+        }
         if node.is_ours()
             && let Some(key) = self.guest(now, node, GuestKind::Node, out)
         {
@@ -144,7 +150,7 @@ impl Cluster {
         };
         let who = node.describe();
         let text = format!("{who} is not in the job any more, and {others}: {why}");
-        self.turn_away(now, &node, Level::Warning, text, out);
+        self.turn_away(now, &node, Some(Level::Warning), text, out);
     }
 
     /// A word of somebody who is not in the job: an operator, or a node that will not be.
@@ -155,12 +161,11 @@ impl Cluster {
         out: &mut Vec<Action>,
     ) {
         let Some(word) = control.word.as_deref().filter(|_| self.is_scheduler()) else { return };
-        let (drained, way) = match word {
+        let way = match word {
             Word::GivesUp { text, incarnation } => {
                 return self.gave_up(now, text, *incarnation, out);
             }
-            Word::Status(way) => (None, way),
-            Word::Drain { server, way } => (Some(*server), way),
+            Word::Status { way, .. } | Word::Drain { way, .. } => way,
             _ => return,
         };
         let listens = !way.own_connection;
@@ -170,9 +175,16 @@ impl Cluster {
         if listens && key.is_none() {
             return;
         }
-        let Some(server) = drained else { return out.push(Action::StatusAsked { guest: key }) };
-        let told = self.drain(now, server, out);
-        self.answer_operator(key, told, out);
+        match word {
+            Word::Drain { server, .. } => {
+                let told = self.drain(now, *server, out);
+                self.answer_operator(key, told, out);
+            }
+            Word::Status { chronicle, .. } => {
+                out.push(Action::StatusAsked { guest: key, chronicle: *chronicle });
+            }
+            _ => {}
+        }
     }
 
     /// Answers an operator by that channel, or by the connection by which it asked.
@@ -208,7 +220,7 @@ impl Cluster {
                  of this version is answered where it asks",
                 node.address()
             );
-            Self::log(out, Level::Verbose, text);
+            Self::log(out, text);
             return None;
         }
         self.guest(now, &node, GuestKind::Operator, out)

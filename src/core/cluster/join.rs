@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use super::journal::{Change, Member, Record};
-use super::{Action, Cluster, Level};
+use super::{Action, Cluster};
+use crate::chronicle::{JobEventKind, Level, NewEvent};
 use crate::wire::{Command, Control, Node, Role, ability, server_id};
 
 /// Nodes that wait for the job to be complete so that they can join it.
@@ -50,7 +51,7 @@ impl Cluster {
         }
         if let Some(why) = self.why_not_join(node) {
             let text = format!("{} cannot join the job: {why}", node.describe());
-            return self.turn_away(now, node, Level::Warning, text, out);
+            return self.turn_away(now, node, Some(Level::Warning), text, out);
         }
         if self.asks_again_or_fails(now, node, out) {
             return;
@@ -66,7 +67,8 @@ impl Cluster {
         self.members.insert(id, node.clone());
         out.push(Action::Connect { node: node.clone(), identity: Some(self.me.id) });
         self.expect_signs_of_life(now);
-        Self::log(out, Level::Info, format!("{} joins the job", node.describe()));
+        let text = format!("{} joins the job", node.describe());
+        Self::say(out, NewEvent::info(JobEventKind::Node, text).of(id));
         self.introduce(&node, out);
         for other in self.others().into_iter().filter(|other| *other != id) {
             let mut control = Control::new(Command::AddNode);

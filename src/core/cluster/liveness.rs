@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use super::{Action, Cluster, JobFailure, JobFailureKind, Level};
+use super::{Action, Cluster, JobFailure, JobFailureKind};
+use crate::chronicle::{JobEventKind, NewEvent};
 use crate::wire::word::Word;
 use crate::wire::{Command, Control, EMPTY, Node, NodeId, Notice, NoticeKind, Role, SCHEDULER};
 
@@ -82,7 +83,7 @@ impl Cluster {
         match notice.kind {
             NoticeKind::Progress if from == SCHEDULER && !self.ready => {
                 self.arrivals.progress.clone_from(&notice.text);
-                Self::log(out, Level::Warning, notice.text.clone());
+                Self::say(out, NewEvent::warning(JobEventKind::Wait, &*notice.text));
             }
             NoticeKind::JobFailed if from == SCHEDULER && !self.finalizing => {
                 if notice.node != EMPTY && !self.lost.contains_key(&notice.node) {
@@ -301,7 +302,7 @@ impl Cluster {
             return;
         }
         let text = self.waiting_text();
-        Self::log(out, Level::Warning, text.clone());
+        Self::say(out, NewEvent::warning(JobEventKind::Wait, &*text));
         let pending =
             self.arrivals.registrants.iter().filter(|(_, r)| r.node.is_ours()).map(|(key, _)| *key);
         for key in pending.collect::<Vec<_>>() {

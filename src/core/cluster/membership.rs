@@ -12,7 +12,8 @@ use super::reach::Reach;
 use super::refusals::Refusals;
 use super::registrant::Registrant;
 use super::signs::Signs;
-use super::types::{Action, ClusterConfig, Event, JobFailure, JobFailureKind, Level};
+use super::types::{Action, ClusterConfig, Event, JobFailure, JobFailureKind};
+use crate::chronicle::{JobEventKind, NewEvent};
 use crate::wire::{
     ALL_GROUP, Command, Control, EMPTY, Message, Meta, Node, NodeId, Notice, NoticeKind, Role,
     SCHEDULER, SERVER_GROUP, WORKER_GROUP, ability, worker_id,
@@ -153,7 +154,7 @@ impl Cluster {
             Event::Overlay { trees, lossy, .. } => self.plant(trees, lossy, out),
             Event::Drain { id } => {
                 if let Err(why) = self.drain(now, id, out) {
-                    Self::log(out, Level::Warning, why);
+                    Self::say(out, NewEvent::warning(JobEventKind::Operator, why).of(id));
                 }
             }
             Event::StatusTold { guest, text } => self.answer_operator(guest, Ok(text), out),
@@ -351,8 +352,14 @@ impl Cluster {
         out.push(Action::Send { to, message });
     }
 
-    pub(super) fn log(out: &mut Vec<Action>, level: Level, text: impl Into<String>) {
-        out.push(Action::Log { level, text: text.into() });
+    /// Something has happened.
+    pub(super) fn say(out: &mut Vec<Action>, event: NewEvent) {
+        out.push(Action::Note(event));
+    }
+
+    /// A line for whoever wants to see each step.
+    pub(super) fn log(out: &mut Vec<Action>, text: impl Into<String>) {
+        out.push(Action::Log { text: text.into() });
     }
 
     /// A word to a node of ours: rides in a heartbeat, which stock peers take for one.

@@ -8,7 +8,8 @@
 //! servers claim (`collect`, `claims`), gives `orders`, lets servers in (`join`) and out (`drain`),
 //! goes on without `workers` where it may, and keeps a `journal`. `validate` is what it promises.
 //!
-//! What nodes and the scheduler tell each other of topics (`wire::topic`) it only passes on.
+//! What nodes and the scheduler tell each other of topics (`wire::topic`) it only passes on. What
+//! happens it says as events (`chronicle`), which others write to the log, and keep.
 //! `overview` says how the job is, as values; what else a status has is not known here.
 
 pub mod alike;
@@ -53,4 +54,4 @@ pub use membership::Cluster;
 pub use overview::{MemberOverview, MemberState, Overview, Owned, Phase};
 pub use ranking::RankOrder;
 pub use refusals::giving_up;
-pub use types::{Action, ClusterConfig, Event, JobFailure, JobFailureKind, Level, Tell};
+pub use types::{Action, ClusterConfig, Event, JobFailure, JobFailureKind, Tell};

@@ -9,7 +9,8 @@
 use std::collections::BTreeSet;
 
 use super::journal::{Change, Record};
-use super::{Action, Cluster, Level};
+use super::{Action, Cluster};
+use crate::chronicle::{JobEventKind, NewEvent};
 use crate::wire::trees::{OVERLAYS_KEPT, Overlay, TreeTable};
 use crate::wire::word::{Policy, Word};
 use crate::wire::{Node, NodeId, Role, ability};
@@ -29,7 +30,7 @@ impl Cluster {
         let able = |node: &Node| node.abilities & ability::TREES != 0;
         if let Some(unable) = self.members.values().find(|node| !able(node)) {
             let text = format!("no trees: {} does not know them", unable.describe());
-            return Self::log(out, Level::Warning, text);
+            return Self::say(out, NewEvent::warning(JobEventKind::Tree, text));
         }
         let number = self.elastic.overlay.number + 1;
         let floor = if lossy { number } else { self.elastic.overlay.floor };

@@ -9,7 +9,8 @@ use super::claimed::AllClaimed;
 use super::claims::{ClaimEvidence, Resolution, resolve};
 use super::collect::{Collection, named};
 use super::journal::{Change, Homes, Record};
-use super::{Action, Cluster, Level};
+use super::{Action, Cluster};
+use crate::chronicle::{JobEventKind, NewEvent};
 use crate::text;
 use crate::wire::elastic::CopyPlace;
 use crate::wire::word::Policy;
@@ -218,7 +219,12 @@ impl Cluster {
                 text.push_str(&format!("; {what}: {}", names(ids)));
             }
         }
-        Self::log(out, Level::Info, text);
+        let event = NewEvent::info(JobEventKind::Policy, text)
+            .with("epoch", policy.epoch as f64)
+            .with("servers", policy.servers.len() as f64);
+        let workers = policy.live.len();
+        let event = if workers > 0 { event.with("workers", workers as f64) } else { event };
+        Self::say(out, event);
     }
 
     /// Servers that are dead, ascending.

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::journal::{Change, Member, Record};
-use super::{Action, Cluster, JobFailure, JobFailureKind, Level};
+use super::{Action, Cluster, JobFailure, JobFailureKind};
+use crate::chronicle::{JobEventKind, Level, NewEvent};
 use crate::wire::{Command, Control, Node, NodeId, Role};
 
 /// The most newcomers that wait for somebody to be declared dead.
@@ -19,7 +20,7 @@ impl Cluster {
                 "{} cannot join the job: all nodes of it follow keys that move, and it does not",
                 node.describe()
             );
-            return self.turn_away(now, node, Level::Warning, text, out);
+            return self.turn_away(now, node, Some(Level::Warning), text, out);
         }
         if self.elastic.workers && node.role == Role::Worker {
             return self.worker_comes_back(now, node, out);
@@ -30,7 +31,7 @@ impl Cluster {
                  the dead to be replaced, is not set",
                 node.describe()
             );
-            return self.turn_away(now, node, Level::Warning, text, out);
+            return self.turn_away(now, node, Some(Level::Warning), text, out);
         }
         if let Some(id) = self.place_for(node) {
             return self.replace(now, id, node, out);
@@ -39,7 +40,8 @@ impl Cluster {
         if self.arrivals.waiting.len() < NEWCOMERS_WAITING_MAX {
             self.arrivals.waiting.push(node.clone());
         } else {
-            Self::log(out, Level::Warning, "too many nodes wait for a place in the job");
+            let text = "too many nodes wait for a place in the job";
+            Self::say(out, NewEvent::warning(JobEventKind::Node, text));
         }
     }
 

@@ -5,7 +5,8 @@
 
 use std::time::Duration;
 
-use super::{Action, Cluster, JobFailure, JobFailureKind, Level};
+use super::{Action, Cluster, JobFailure, JobFailureKind};
+use crate::chronicle::{JobEventKind, Level, NewEvent};
 use crate::text;
 use crate::wire::word::Word;
 use crate::wire::{Control, EMPTY, Node, NodeId, Role, SCHEDULER, ability};
@@ -82,10 +83,10 @@ impl Cluster {
         out: &mut Vec<Action>,
     ) {
         if self.ready {
-            return self.turn_away(now, node, Level::Warning, text, out);
+            return self.turn_away(now, node, Some(Level::Warning), text, out);
         }
         self.arrivals.refusals.told += 1;
-        self.turn_away(now, node, Level::Verbose, text.clone(), out);
+        self.turn_away(now, node, None, text.clone(), out);
         self.fail_start(now, EMPTY, JobFailure { kind: JobFailureKind::Config, text }, out);
     }
 
@@ -120,7 +121,7 @@ impl Cluster {
     pub(super) fn too_late(&mut self, now: Duration, node: &Node, out: &mut Vec<Action>) {
         let text = self.failure.as_ref().map(|failure| failure.text.clone());
         self.arrivals.refusals.told += 1;
-        self.turn_away(now, node, Level::Verbose, text.unwrap_or_default(), out);
+        self.turn_away(now, node, None, text.unwrap_or_default(), out);
         self.check_farewell(now, out);
     }
 
@@ -142,7 +143,7 @@ impl Cluster {
         self.check_farewell(now, out);
         if let Some((_, failure)) = &self.arrivals.refusals.stays {
             let text = format!("{} (the nodes that are still missing are told, too)", failure.text);
-            Self::log(out, Level::Warning, text);
+            Self::say(out, NewEvent::warning(JobEventKind::Phase, text));
         }
     }
 
@@ -177,7 +178,7 @@ impl Cluster {
     ) {
         let text: String = text.chars().take(REASON_MAX).collect();
         if self.ready || self.failure.is_some() {
-            return Self::log(out, Level::Warning, text);
+            return Self::say(out, NewEvent::warning(JobEventKind::Node, text));
         }
         let is_it = |node: &Node| incarnation != 0 && node.incarnation == incarnation;
         let found =

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::registrant::Registrant;
-use super::{Action, Cluster, JobFailure, JobFailureKind, Level, ranking};
+use super::{Action, Cluster, JobFailure, JobFailureKind, ranking};
+use crate::chronicle::{JobEventKind, Level, NewEvent};
 use crate::text;
 use crate::wire::{
     Command, Control, EMPTY, Node, NodeId, Role, SCHEDULER, SERVER_GROUP, WORKER_GROUP, server_id,
@@ -42,18 +43,15 @@ impl Cluster {
             return;
         }
         let [node] = control.nodes.as_slice() else {
-            return Self::log(
-                out,
-                Level::Warning,
-                "dropped a registration that is not of one node",
-            );
+            let text = "dropped a registration that is not of one node";
+            return Self::say(out, NewEvent::warning(JobEventKind::Node, text));
         };
         if !(1..=65_535).contains(&node.port)
             || node.hostname.is_empty()
             || node.role == Role::Scheduler
         {
             let text = format!("dropped the registration of {}", node.describe());
-            return Self::log(out, Level::Warning, text);
+            return Self::say(out, NewEvent::warning(JobEventKind::Node, text));
         }
         if let Some(member) = from {
             return self.further_customer(member, node, out);
@@ -96,7 +94,7 @@ impl Cluster {
                 "{who}: its keys are those of the first; an MXNet that is not over pslite waits \
                  there for ever"
             );
-            return Self::log(out, Level::Warning, text);
+            return Self::say(out, NewEvent::warning(JobEventKind::Note, text).of(member));
         }
         let text = format!(
             "{who}; its ps-lite mixes the keys of two: use one kvstore in each process, or pslite \
@@ -128,7 +126,7 @@ impl Cluster {
                 self.config.num_workers,
                 self.config.num_servers
             );
-            self.turn_away(now, node, Level::Error, text.clone(), out);
+            self.turn_away(now, node, Some(Level::Error), text.clone(), out);
             return self.note_refusal(&text, out);
         }
         if let Err(text) = self.arrivals.reach.take(node, control.origin) {
@@ -137,7 +135,7 @@ impl Cluster {
         let key = self.arrivals.next_pending;
         self.arrivals.next_pending -= 1;
         out.push(Action::ConnectPending { key, node: node.clone() });
-        Self::log(out, Level::Verbose, format!("{} has registered", node.describe()));
+        Self::log(out, format!("{} has registered", node.describe()));
         if node.is_ours() {
             // So it knows that a scheduler is there.
             let message = self.sign_of_life();
@@ -262,11 +260,8 @@ impl Cluster {
         }
         let mine = |node: &&Node| node.hostname == self.me.hostname && node.port == self.me.port;
         let Some(me) = nodes.iter().find(mine).cloned() else {
-            return Self::log(
-                out,
-                Level::Warning,
-                "dropped a list of nodes that does not name this one",
-            );
+            let text = "dropped a list of nodes that does not name this one";
+            return Self::say(out, NewEvent::warning(JobEventKind::Note, text));
         };
         if let Some(text) = self.counts_otherwise(nodes).filter(|_| !me.is_recovery) {
             return self.fail(JobFailure { kind: JobFailureKind::Config, text }, out);

@@ -7,7 +7,8 @@ use std::time::Duration;
 use super::claims::KeyPieces;
 use super::journal::{Change, Member, Record, State};
 use super::order_book::OrderBook;
-use super::{Action, Cluster, ClusterConfig, Level};
+use super::{Action, Cluster, ClusterConfig};
+use crate::chronicle::{JobEventKind, NewEvent};
 use crate::wire::trees::Overlay;
 use crate::wire::word::Policy;
 use crate::wire::{Node, NodeId, Role, SCHEDULER, ability, id_to_rank};
@@ -121,7 +122,7 @@ impl Cluster {
     fn say_what_is_kept(&self, out: &mut Vec<Action>) {
         self.say_exchange(out);
         if let Some(text) = self.exchange_that_is_kept() {
-            Self::log(out, Level::Warning, text);
+            Self::say(out, NewEvent::warning(JobEventKind::Note, text));
         }
         let text = match (self.config.node.has_elastic_workers(), self.elastic.workers) {
             (false, true) => {
@@ -136,7 +137,7 @@ impl Cluster {
             }
             _ => return,
         };
-        Self::log(out, Level::Warning, text);
+        Self::say(out, NewEvent::warning(JobEventKind::Note, text));
     }
 
     fn fill_books(&mut self, state: &State) {
@@ -167,11 +168,9 @@ impl Cluster {
             return;
         }
         let others = self.others();
-        Self::log(
-            out,
-            Level::Info,
-            format!("goes on with the job of the journal: {} nodes", others.len()),
-        );
+        let text = format!("goes on with the job of the journal: {} nodes", others.len());
+        let event = NewEvent::info(JobEventKind::Phase, text);
+        Self::say(out, event.with("nodes", others.len() as f64));
         self.say_what_is_kept(out);
         for id in others {
             if let Some(node) = self.members.get(&id).cloned() {
@@ -216,7 +215,8 @@ impl Cluster {
     pub(super) fn scheduler_heard(&mut self, now: Duration, out: &mut Vec<Action>) {
         if let Some((since, true)) = self.elastic.scheduler_gone.take() {
             let away = now.saturating_sub(since).as_secs_f64();
-            Self::log(out, Level::Warning, format!("the scheduler is back after {away:.1} s"));
+            let text = format!("the scheduler is back after {away:.1} s");
+            Self::say(out, NewEvent::warning(JobEventKind::Node, text).of(SCHEDULER));
         }
     }
 
@@ -236,7 +236,7 @@ impl Cluster {
                 self.describe(SCHEDULER),
                 wait.as_secs()
             );
-            Self::log(out, Level::Warning, text);
+            Self::say(out, NewEvent::warning(JobEventKind::Node, text).of(SCHEDULER));
         }
     }
 }

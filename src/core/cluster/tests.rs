@@ -153,13 +153,12 @@ impl Job {
         if ticks && i == 0 {
             self.waits.look(self.now, &self.nodes[0], &mut lines);
         }
-        let lines = lines.into_iter().map(|LogLine { level, text }| Action::Log { level, text });
-        self.events[i].extend(lines);
+        self.events[i].extend(lines.into_iter().map(barriers::action_of));
     }
 
     /// Who waits for whom.
     fn waits(&self) -> Vec<String> {
-        self.waits.lines(self.now, &self.nodes[0])
+        self.waits.waiting(self.now, &self.nodes[0]).lines
     }
 
     fn post(&mut self, i: usize, to: NodeId, message: Message) {
@@ -267,7 +266,7 @@ fn a_job_needs_each_role_in_its_number() {
     assert!(job.failure(3).unwrap().contains("one too many"), "{:?}", job.failure(3));
     job.pass(11 * SECOND);
     let told = job.events[1].iter().any(|action| {
-        matches!(action, Action::Log { text, .. } if text.contains("missing: 1 server(s)"))
+        matches!(action, Action::Note(event) if event.text.contains("missing: 1 server(s)"))
     });
     assert!(told, "{:?}", job.events[1]);
 }

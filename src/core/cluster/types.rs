@@ -5,6 +5,8 @@ use std::time::Duration;
 use thiserror::Error;
 
 use super::ranking::RankOrder;
+use crate::chronicle::NewEvent;
+use crate::wire::chronicle::ChronicleQuestion;
 use crate::wire::elastic::{CopyPlace, KeyRoute, Order};
 use crate::wire::exchange::ExchangeSpec;
 use crate::wire::topic::Topic;
@@ -190,7 +192,7 @@ pub enum Event {
 }
 
 /// What a node has to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[allow(clippy::large_enum_variant, reason = "actions are not kept")]
 pub enum Action {
     /// Open or replace the channel to `node.id`.
@@ -301,29 +303,18 @@ pub enum Action {
     StatusAsked {
         /// The channel by which it is told; none: the connection by which it asked.
         guest: Option<NodeId>,
+        /// What it asks for of what happened; none: for nothing of it.
+        chronicle: Option<ChronicleQuestion>,
     },
     /// Scheduler: to be in the journal before the actions that follow.
     Record(super::journal::Record),
-    /// A line for people.
+    /// Something has happened: its text is a line for people.
+    Note(NewEvent),
+    /// A line for whoever wants to see each step.
     Log {
-        /// How much it matters.
-        level: Level,
         /// The line.
         text: String,
     },
-}
-
-/// How much a line matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
-    /// Something is lost.
-    Error,
-    /// Something is odd.
-    Warning,
-    /// Worth knowing once.
-    Info,
-    /// Each step.
-    Verbose,
 }
 
 /// Why a job, or a barrier, cannot go on.

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use super::barrier::{Entered, FIRST_DOMAIN};
 use super::journal::{About, Change, Record};
-use super::{Action, Cluster, JobFailure, JobFailureKind, Level};
+use super::{Action, Cluster, JobFailure, JobFailureKind};
+use crate::chronicle::{JobEventKind, Level, NewEvent};
 use crate::lives::Awaited;
 use crate::wire::elastic::LiveWorker;
 use crate::wire::word::{Policy, Word};
@@ -41,7 +42,7 @@ impl Cluster {
                 "PSLITE_ELASTIC_WORKERS=1 has no effect, the death of a worker ends the job: \
                  {who} does not say it"
             );
-            Self::log(out, Level::Warning, text);
+            Self::say(out, NewEvent::warning(JobEventKind::Note, text));
         }
     }
 
@@ -111,7 +112,7 @@ impl Cluster {
             return self.fail_everywhere(id, failure, out);
         }
         let text = format!("the job goes on without {}", self.describe(id));
-        Self::log(out, Level::Warning, text);
+        Self::say(out, NewEvent::warning(JobEventKind::Node, text).of(id));
         self.settle_barriers(out);
         self.stop_servers(out);
         self.collect(now, out);
@@ -156,7 +157,7 @@ impl Cluster {
         };
         if let Some(why) = why {
             let text = format!("{} cannot join the job: {why}", node.describe());
-            return self.turn_away(now, node, Level::Warning, text, out);
+            return self.turn_away(now, node, Some(Level::Warning), text, out);
         }
         if self.asks_again_or_fails(now, node, out) {
             return;

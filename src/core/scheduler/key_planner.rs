@@ -7,8 +7,9 @@ use std::time::Duration;
 use super::lines::LogLines;
 use super::probes::{ProbePair, Probes};
 use super::times::{RoundTimes, WorkerTime};
-use crate::cluster::claims::Piece;
-use crate::cluster::{Cluster, Level};
+use crate::chronicle::{JobEventKind, MovedShare, NewEvent};
+use crate::cluster::Cluster;
+use crate::cluster::claims::{Piece, Pieces};
 use crate::placement::cost::Replicas;
 use crate::placement::layout::{Move, PieceLoad, Plan};
 use crate::placement::links::PROBE_AFTER;
@@ -66,6 +67,8 @@ pub(super) struct KeyPlanner {
     /// A plan was ordered, and the planner does not know yet what became of it.
     ordered: bool,
     round_seconds: f64,
+    /// The newest round that some worker has finished.
+    round: Option<u64>,
     random: Random,
     /// When it was last said what is counted on.
     described: Duration,
@@ -100,6 +103,7 @@ impl KeyPlanner {
             range: ranges.first().map_or(u64::MAX, KeyRange::size),
             ordered: false,
             round_seconds: 0.0,
+            round: None,
             random: Random::new(seed),
             described: Duration::ZERO,
             advised: [None; 2],
@@ -141,6 +145,7 @@ impl KeyPlanner {
             self.planner.report(now, Report::Rounds(rounds));
         }
         if let Some(round) = progress {
+            self.round = self.round.max(Some(round));
             self.planner.report(now, Report::Progress { round });
         }
         if let Some(busy) = busy {
@@ -154,7 +159,7 @@ impl KeyPlanner {
         if lines.is_verbose() && now.saturating_sub(self.described) >= DESCRIBE_EVERY {
             self.described = now;
             if let Some(text) = self.planner.describe(now) {
-                lines.say(Level::Verbose, format!("planner (Mbit/s up/down): {text}"));
+                lines.step(format!("planner (Mbit/s up/down): {text}"));
             }
         }
     }
@@ -165,7 +170,8 @@ impl KeyPlanner {
             let Some(advice) = advice else { continue };
             if said.is_none_or(|said| advice.differs_from(&said)) {
                 *said = Some(advice);
-                lines.say(Level::Info, format!("advice: {advice}"));
+                let text = format!("advice: {advice}");
+                lines.say(NewEvent::info(JobEventKind::Advice, text));
             }
         }
     }
@@ -177,7 +183,7 @@ impl KeyPlanner {
             gate == reason.gate || now.saturating_sub(at) < DESCRIBE_EVERY
         };
         if lines.is_verbose() && !self.held_by.is_some_and(same) {
-            lines.say(Level::Verbose, format!("nothing is moved ({}): {reason}", reason.gate));
+            lines.step(format!("nothing is moved ({}): {reason}", reason.gate));
             self.held_by = Some((reason.gate, now));
         }
     }
@@ -202,7 +208,7 @@ impl KeyPlanner {
         let pairs = cluster.policy().copies.iter().map(|copy| (copy.owner, copy.holder));
         self.planner.set_copies(pairs.collect());
         if let Some(pairs) = self.planner.copies(now) {
-            lines.say(Level::Info, told_copies(&pairs));
+            lines.say(NewEvent::info(JobEventKind::Move, told_copies(&pairs)));
             let place = |(owner, holder)| CopyPlace { owner, holder };
             return KeyDecision::Copies(pairs.into_iter().map(place).collect());
         }
@@ -213,7 +219,7 @@ impl KeyPlanner {
         };
         self.held_by = None;
         self.ordered = true;
-        lines.say(Level::Info, told(&plan));
+        lines.say(moved(&plan, cluster.pieces()));
         KeyDecision::Moves(plan.moves.iter().map(order).collect())
     }
 
@@ -238,7 +244,8 @@ impl KeyPlanner {
         let Some(layout) = layout else { return false };
         self.ordered = false;
         if let Err(error) = self.planner.set_layout(layout) {
-            lines.say(Level::Warning, format!("what servers hold cannot be: {error}"));
+            let text = format!("what servers hold cannot be: {error}");
+            lines.say(NewEvent::warning(JobEventKind::Note, text));
         }
         true
     }
@@ -269,6 +276,7 @@ impl KeyPlanner {
             predicted: seconds(status.predicted),
             measured: seconds(status.measured),
             bound: seconds(status.bound),
+            round: self.round,
             workers: workers.filter_map(|(id, taken)| Some((*id, time(*taken)?))).collect(),
             limit: note(&status, exchange),
             no_plan: status.no_plan.as_ref().map(ToString::to_string).unwrap_or_default(),
@@ -333,6 +341,33 @@ fn told(plan: &Plan) -> String {
     )
 }
 
+/// The plan as an event.
+fn moved(plan: &Plan, pieces: &Pieces) -> NewEvent {
+    let mut shares: BTreeMap<(NodeId, NodeId), u64> = BTreeMap::new();
+    for part in &plan.moves {
+        *shares.entry((part.owner, part.to_server)).or_default() += weight(part, pieces);
+    }
+    let share = |((from, to), bytes)| MovedShare { from, to, bytes };
+    let event = NewEvent::info(JobEventKind::Move, told(plan))
+        .with("bytes", plan.moved_bytes as f64)
+        .with("pieces", plan.moves.len() as f64)
+        .with("before", plan.before)
+        .with("after", plan.predicted)
+        .moving(plan.reason.clone(), shares.into_iter().map(share).collect());
+    plan.bound.into_iter().fold(event, |event, bound| event.with("bound", bound))
+}
+
+/// All that moves with that part of a piece, in bytes.
+fn weight(part: &Move, pieces: &Pieces) -> u64 {
+    let pieces = pieces.get(&part.key).map(|key| &key.pieces[..]).unwrap_or_default();
+    let place = pieces.partition_point(|piece| piece.to <= part.from);
+    pieces.get(place).map_or(0, |piece| {
+        let all = u128::from(piece.to.saturating_sub(piece.from).max(1));
+        let moves = u128::from(part.to.saturating_sub(part.from));
+        u64::try_from(u128::from(piece.weight()) * moves / all).unwrap_or(u64::MAX)
+    })
+}
+
 fn order(of: &Move) -> (NodeId, Order) {
     (of.owner, Order { key: of.key, from: of.from, to: of.to, owner: of.to_server })
 }
@@ -377,4 +412,51 @@ fn layout(cluster: &Cluster, range: u64) -> Option<Vec<PieceLoad>> {
         })
     };
     pieces.map(load).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::claims::KeyPieces;
+
+    fn piece(from: u64, to: u64, owner: NodeId) -> Piece {
+        Piece {
+            key: 3,
+            from,
+            to,
+            term: 0,
+            version: 0,
+            owner,
+            leaving_to: None,
+            bytes: 4 * (to - from),
+            state_bytes: 4 * (to - from),
+            align: 1,
+            safe: true,
+        }
+    }
+
+    /// What moves between two servers is one share, and a part of a piece is a part of its bytes.
+    #[test]
+    fn a_plan_is_an_event_with_its_numbers() {
+        let pieces = vec![piece(0, 100, 8), piece(100, 200, 10), piece(200, 300, 8)];
+        let pieces = Pieces::from([(3, KeyPieces { length: 300, pieces })]);
+        let part = |from, to, owner| Move { key: 3, from, to, owner, to_server: 12 };
+        let plan = Plan {
+            moves: vec![part(50, 100, 8), part(100, 200, 10), part(200, 300, 8)],
+            before: 0.5,
+            predicted: 0.25,
+            bound: Some(0.2),
+            moved_bytes: 2000,
+            reason: "the links".to_owned(),
+        };
+        let event = moved(&plan, &pieces);
+        assert_eq!((event.text.as_str(), event.reason.as_str()), (&*told(&plan), "the links"));
+        let share = |from, bytes| MovedShare { from, to: 12, bytes };
+        assert_eq!(event.moves, [share(8, 1200), share(10, 800)]);
+        let numbers: Vec<(&str, f64)> =
+            event.numbers.iter().map(|(name, number)| (&**name, *number)).collect();
+        let expected =
+            [("after", 0.25), ("before", 0.5), ("bound", 0.2), ("bytes", 2000.0), ("pieces", 3.0)];
+        assert_eq!(numbers, expected);
+    }
 }

@@ -1,19 +1,24 @@
-//! Lines for people. Whoever drives a machine of the scheduler writes them to its log. Values only.
+//! Lines for people. Whoever drives a machine of the scheduler writes them to its log, and keeps
+//! what are events. Values only.
 
-use crate::cluster::Level;
+use crate::chronicle::NewEvent;
 
 /// A line for people.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogLine {
-    /// How much it matters.
-    pub level: Level,
-    /// The line.
-    pub text: String,
+#[derive(Clone, Debug, PartialEq)]
+pub enum LogLine {
+    /// Something has happened: its text is the line.
+    Event(NewEvent),
+    /// A step, for whoever wants to see each.
+    Step(String),
 }
 
 impl LogLine {
-    pub(super) const fn warning(text: String) -> Self {
-        Self { level: Level::Warning, text }
+    /// The line.
+    #[must_use]
+    pub fn into_text(self) -> String {
+        match self {
+            Self::Event(NewEvent { text, .. }) | Self::Step(text) => text,
+        }
     }
 }
 
@@ -25,22 +30,27 @@ pub struct LogLines {
 }
 
 impl LogLines {
-    /// None yet. `verbose`: those of [`Level::Verbose`] are wanted; else nobody makes their texts.
+    /// None yet. `verbose`: steps are wanted; else nobody makes their texts.
     #[must_use]
     pub const fn new(verbose: bool) -> Self {
         Self { verbose, said: Vec::new() }
     }
 
-    /// True if lines of [`Level::Verbose`] are wanted.
+    /// True if steps are wanted.
     #[must_use]
     pub const fn is_verbose(&self) -> bool {
         self.verbose
     }
 
-    /// Adds a line.
-    pub fn say(&mut self, level: Level, text: impl Into<String>) {
-        if level != Level::Verbose || self.verbose {
-            self.said.push(LogLine { level, text: text.into() });
+    /// Something has happened.
+    pub fn say(&mut self, event: NewEvent) {
+        self.said.push(LogLine::Event(event));
+    }
+
+    /// A step, which is left out if steps are not wanted.
+    pub fn step(&mut self, text: impl Into<String>) {
+        if self.verbose {
+            self.said.push(LogLine::Step(text.into()));
         }
     }
 

@@ -1,12 +1,13 @@
 //! What a scheduler knows beside the membership, decides and shows: where keys are and along which
-//! trees rounds go (`planners`), who waits for whom (`waits`, `circle`) and how the job is
-//! (`status`, of which the planners and the coordinators bring their parts). Reads the membership;
-//! what it is to change there goes to it as events. Pure; time is an argument.
+//! trees rounds go (`planners`), who waits for whom (`waits`, `open_wait`, `circle`) and how the
+//! job is (`status`, of which the planners and the coordinators bring their parts). Reads the
+//! membership; what it is to change there goes to it as events. Pure; time is an argument.
 
 mod advice;
 mod circle;
 mod key_planner;
 mod lines;
+mod open_wait;
 mod overview;
 mod planners;
 mod probes;
@@ -20,7 +21,9 @@ pub use lines::{LogLine, LogLines};
 pub use overview::StatusParts;
 pub use planners::Planners;
 pub use settings::PlannerSettings;
-pub use status::{LinkStatus, NodeStatus, Status, TreeStatus, TreesStatus};
+pub use status::{
+    CircleStatus, LinkStatus, NodeStatus, Status, TreeStatus, TreesStatus, WaitStatus,
+};
 pub use times::{RoundTimes, WorkerTime};
 pub use tree_planner::{TreeAnswer, TreeJob};
-pub use waits::WaitWatch;
+pub use waits::{WaitOverview, WaitWatch};

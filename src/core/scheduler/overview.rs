@@ -7,6 +7,8 @@ use std::time::Duration;
 use super::advice::exchange_advice;
 use super::status::{NodeStatus, Status};
 use super::times::{RoundTimes, WorkerTime};
+use super::waits::WaitOverview;
+use crate::chronicle::ChroniclePart;
 use crate::cluster::{Cluster, MemberOverview, MemberState, Phase};
 use crate::wire::balance::SessionStatus;
 use crate::wire::exchange::status::ExchangeStatus;
@@ -21,14 +23,17 @@ pub struct StatusParts {
     /// How workers train while deltas travel.
     pub exchanges: Vec<ExchangeStatus>,
     /// Who waits for whom ([`WaitWatch`](super::WaitWatch)).
-    pub waits: Vec<String>,
+    pub waiting: WaitOverview,
+    /// What has happened, if that was asked for.
+    pub chronicle: Option<ChroniclePart>,
 }
 
 impl Status {
     /// How the job is, as this node knows it; the scheduler knows most.
     #[must_use]
     pub fn of(cluster: &Cluster, parts: StatusParts) -> Self {
-        let StatusParts { times, sessions, exchanges, waits } = parts;
+        let StatusParts { times, sessions, exchanges, waiting, chronicle } = parts;
+        let WaitOverview { lines, waits, circle } = waiting;
         let (config, policy, overview) = (cluster.config(), cluster.policy(), cluster.overview());
         // Requests of an exchange go on beside the program's iterations.
         let iterates = cluster.exchange().is_none();
@@ -55,13 +60,16 @@ impl Status {
             no_plan: times.no_plan,
             advice: times.advice,
             note: overview.note,
-            waits,
+            waits: lines,
+            waiting: waits,
+            circle,
             sessions,
             trees: times.trees.as_deref().cloned(),
             exchange: cluster.exchange().map(|spec| spec.describe()),
             exchanges,
             uncopied: overview.uncopied,
             settings: overview.settings,
+            chronicle,
         }
     }
 }
@@ -109,6 +117,7 @@ const fn state(state: MemberState) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use super::super::status::{CircleStatus, WaitStatus};
     use super::*;
     use crate::cluster::tests::config;
     use crate::wire::Role;
@@ -124,9 +133,21 @@ mod tests {
             limit: "a card".to_owned(),
             ..RoundTimes::default()
         };
-        let waits = vec!["a barrier".to_owned()];
-        let parts =
-            StatusParts { times, sessions: sessions.clone(), waits, ..StatusParts::default() };
+        let wait =
+            WaitStatus { what: "a barrier".to_owned(), since: 1.0, waited: 0.5, missing: vec![9] };
+        let waiting = WaitOverview {
+            lines: vec!["a barrier".to_owned()],
+            waits: vec![wait.clone()],
+            circle: vec![CircleStatus { what: "a round".to_owned(), node: 9 }],
+        };
+        let chronicle = Some(ChroniclePart { first: 1, ..ChroniclePart::default() });
+        let parts = StatusParts {
+            times,
+            sessions: sessions.clone(),
+            waiting,
+            chronicle,
+            ..StatusParts::default()
+        };
         let status = Status::of(&cluster, parts);
         assert_eq!((status.phase.as_str(), status.scheduler.as_str()), ("forming", "s:1"));
         assert_eq!((status.measured, status.eta), (Some(0.5), Some(0.5)));
@@ -134,7 +155,14 @@ mod tests {
             (status.limit.as_str(), &status.waits[..]),
             ("a card", &["a barrier".into()][..])
         );
+        assert_eq!((&status.waiting[..], status.circle[0].node), (&[wait][..], 9));
         assert_eq!(status.sessions, sessions);
+        let json = status.json();
+        assert!(
+            json.contains(r#""waiting":[{"what":"a barrier","since":1.0,"waited":0.5,"for":[9]}"#)
+        );
+        let unasked = Status { chronicle: None, ..status.clone() }.json();
+        assert!(json.contains("\"chronicle\"") && !unasked.contains("chronicle"), "{unasked}");
         assert_eq!(Status::from_json(&status.json()), Some(status));
     }
 }

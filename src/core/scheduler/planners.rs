@@ -11,7 +11,8 @@ use super::probes::ProbePair;
 use super::settings::PlannerSettings;
 use super::times::RoundTimes;
 use super::tree_planner::{Planned, TreeAnswer, TreeJob, TreePlanner};
-use crate::cluster::{Cluster, Event, Level, Tell};
+use crate::chronicle::{JobEventKind, NewEvent, RoundPoint};
+use crate::cluster::{Cluster, Event, Tell};
 use crate::placement::graph::Topology;
 use crate::placement::measured::Measured;
 use crate::wire::NodeId;
@@ -70,7 +71,8 @@ impl Planners {
                 0 => "rounds go straight to the servers".to_owned(),
                 count => format!("rounds go along trees: {}, {count} of them", settings.topology),
             };
-            lines.say(Level::Info, text);
+            let event = NewEvent::info(JobEventKind::Tree, text);
+            lines.say(event.with("trees", trees.len() as f64));
             events.push(Event::Overlay { over: cluster.overlay().number, trees, lossy });
         }
         if !probes.is_empty() {
@@ -105,15 +107,29 @@ impl Planners {
     ) -> RoundTimes {
         let exchange = cluster.exchange().is_some();
         let mut times = self.keys.times(now, exchange);
-        if let Some(expected) = self.trees.expected() {
-            let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds).ok();
-            times.predicted = expected.seconds.and_then(seconds);
-            times.bound = expected.bound.and_then(seconds);
+        if self.expects(&mut times) {
             (times.no_plan, times.advice) = Default::default();
             times.limit = if exchange { String::new() } else { self.keys.held_up(now) };
             times.trees = self.trees.status(now, cluster, settings);
         }
         times
+    }
+
+    /// How long a round takes, as a point of a chronicle; none before a round was measured.
+    #[must_use]
+    pub fn round_point(&self, now: Duration, cluster: &Cluster) -> Option<RoundPoint> {
+        let mut times = self.keys.times(now, cluster.exchange().is_some());
+        self.expects(&mut times);
+        times.point()
+    }
+
+    /// If rounds go along trees, what is expected of these. False: they go straight.
+    fn expects(&self, times: &mut RoundTimes) -> bool {
+        let Some(expected) = self.trees.expected() else { return false };
+        let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds).ok();
+        times.predicted = expected.seconds.and_then(seconds);
+        times.bound = expected.bound.and_then(seconds);
+        true
     }
 
     /// Whether keys are placed by what the network carries. While trees may be planned they stay:

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::chronicle::ChroniclePart;
 use crate::cluster::alike::SettingStatus;
 use crate::wire::NodeId;
 use crate::wire::balance::SessionStatus;
@@ -53,6 +54,13 @@ pub struct Status {
     /// for each other: a line for each.
     #[serde(default)]
     pub waits: Vec<String>,
+    /// The same as values, but for who waits for each other.
+    #[serde(default)]
+    pub waiting: Vec<WaitStatus>,
+    /// Who waits for each other: each for the next one, and the last one for the first; empty:
+    /// nobody does.
+    #[serde(default)]
+    pub circle: Vec<CircleStatus>,
     /// Workers that share batches.
     #[serde(default)]
     pub sessions: Vec<SessionStatus>,
@@ -75,6 +83,33 @@ pub struct Status {
     /// Settings that nodes must have alike.
     #[serde(default)]
     pub settings: Vec<SettingStatus>,
+    /// What has happened, and how long rounds took, if that was asked for. None: it was not, or the
+    /// scheduler is of an earlier version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chronicle: Option<ChroniclePart>,
+}
+
+/// A barrier, or a round, that waits.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WaitStatus {
+    /// What it is, for people.
+    pub what: String,
+    /// Since when, in seconds since the scheduler began.
+    pub since: f64,
+    /// For how many seconds.
+    pub waited: f64,
+    /// For which nodes. None: all workers have pushed, or nobody knows.
+    #[serde(rename = "for")]
+    pub missing: Vec<NodeId>,
+}
+
+/// One of those that wait for each other.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CircleStatus {
+    /// What waits, for people.
+    pub what: String,
+    /// For which node, which is in the next one.
+    pub node: NodeId,
 }
 
 /// Trees of sites, and the links between these; or of nodes, if they were not planned for links.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::status::TreesStatus;
+use crate::chronicle::RoundPoint;
 use crate::wire::NodeId;
 
 /// What a worker does in an iteration.
@@ -25,6 +26,8 @@ pub struct RoundTimes {
     pub measured: Option<Duration>,
     /// The lower bound T*: no placement can be faster.
     pub bound: Option<Duration>,
+    /// The newest round that some worker has finished.
+    pub round: Option<u64>,
     /// What an iteration takes each worker that says it.
     pub workers: BTreeMap<NodeId, WorkerTime>,
     /// For people: what limits it.
@@ -44,6 +47,15 @@ impl RoundTimes {
     pub fn eta(&self) -> Option<f64> {
         let measured = self.measured.filter(|time| !time.is_zero())?;
         Some(self.bound?.as_secs_f64() / measured.as_secs_f64())
+    }
+
+    /// The same as a point of a chronicle; none before a round was measured.
+    #[must_use]
+    pub fn point(&self) -> Option<RoundPoint> {
+        let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
+        let (round, measured) = (self.round?, Some(self.measured?.as_secs_f64()));
+        let (predicted, bound) = (seconds(self.predicted), seconds(self.bound));
+        Some(RoundPoint { at: 0.0, round, measured, predicted, bound })
     }
 
     /// How long an iteration is, median over workers.

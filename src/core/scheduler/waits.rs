@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use super::circle::{Wait, circle};
 use super::lines::LogLine;
-use crate::cluster::{BarrierPlace, Cluster, Level, OpenBarrier};
+use super::open_wait::{OpenWait, barrier_name};
+use super::status::{CircleStatus, WaitStatus};
+use crate::chronicle::{JobEventKind, NewEvent};
+use crate::cluster::{BarrierPlace, Cluster, OpenBarrier};
 use crate::keys::KeyName;
 use crate::wire::elastic::StalledRound;
-use crate::wire::{ALL_GROUP, NodeId, SCHEDULER, SERVER_GROUP, WORKER_GROUP, is_worker};
+use crate::wire::{NodeId, WORKER_GROUP, is_worker};
 
-/// Nodes that one line names.
-const NODES_NAMED_MAX: usize = 4;
 /// Workers look at what they wait for once a second.
 const ROUNDS_SAID_AFTER: Duration = Duration::from_secs(2);
 
@@ -35,6 +36,24 @@ struct LiveRound {
     name: String,
     since: Duration,
     round: StalledRound,
+}
+
+impl LiveRound {
+    fn into_wait(self) -> OpenWait {
+        let Self { name, since, round } = self;
+        OpenWait::of_round(name, since, round.missing, !round.pushed.is_empty())
+    }
+}
+
+/// What waits, for people and for programs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WaitOverview {
+    /// A line for each, and then one for whoever waits for each other.
+    pub lines: Vec<String>,
+    /// What waits, in the order of the lines.
+    pub waits: Vec<WaitStatus>,
+    /// Who waits for each other; empty: nobody does.
+    pub circle: Vec<CircleStatus>,
 }
 
 /// When a round along a tree may be said again, and how long that is after it was said.
@@ -63,7 +82,7 @@ pub struct WaitWatch {
     barriers: BTreeMap<BarrierPlace, BarrierSaid>,
     rounds: RoundsSaid,
     /// The circle that was said last.
-    circle: String,
+    said_circle: String,
 }
 
 impl WaitWatch {
@@ -75,7 +94,7 @@ impl WaitWatch {
             told: BTreeMap::new(),
             barriers: BTreeMap::new(),
             rounds: RoundsSaid::default(),
-            circle: String::new(),
+            said_circle: String::new(),
         }
     }
 
@@ -113,15 +132,21 @@ impl WaitWatch {
         }
     }
 
-    /// What waits, a line for each, and then whoever waits for each other: barriers in which
-    /// workers are, whether that is for long or not, and rounds of which servers have told.
+    /// What waits, and then whoever waits for each other: barriers in which workers are, whether
+    /// that is for long or not, and rounds of which servers have told.
     #[must_use]
-    pub fn lines(&self, now: Duration, cluster: &Cluster) -> Vec<String> {
+    pub fn waiting(&self, now: Duration, cluster: &Cluster) -> WaitOverview {
         let barriers = cluster.open_barriers().filter(OpenBarrier::has_worker);
-        let barriers = barriers.map(|barrier| barrier_text(now, &barrier, cluster));
-        let rounds = self.live_rounds(cluster).into_iter();
-        let rounds = rounds.map(|round| round_text(now, &round, cluster));
-        barriers.chain(rounds).chain(self.circle_text(now, cluster)).collect()
+        let barriers = barriers.map(|barrier| OpenWait::of_barrier(&barrier, cluster));
+        let rounds = self.live_rounds(cluster).into_iter().map(LiveRound::into_wait);
+        let waits: Vec<OpenWait> = barriers.chain(rounds).collect();
+        let circle = self.circle(now, cluster);
+        let lines = waits.iter().map(|wait| wait.text(now, cluster));
+        WaitOverview {
+            lines: lines.chain(circle_text(&circle, cluster)).collect(),
+            waits: waits.iter().map(|wait| wait.status(now)).collect(),
+            circle,
+        }
     }
 
     /// Says which members barriers wait for that have waited for long; each time after twice as
@@ -137,8 +162,11 @@ impl WaitWatch {
             if now >= said.since.saturating_add(said.after) {
                 let waited = now.saturating_sub(said.since);
                 said.after = waited.saturating_mul(2).max(self.limit);
-                let level = if barrier.has_worker() { Level::Warning } else { Level::Verbose };
-                out.push(LogLine { level, text: barrier_text(now, &barrier, cluster) });
+                let wait = OpenWait::of_barrier(&barrier, cluster);
+                out.push(match barrier.has_worker() {
+                    true => LogLine::Event(wait.event(now, cluster)),
+                    false => LogLine::Step(wait.text(now, cluster)),
+                });
                 any_is_due = true;
             }
             kept.insert(barrier.place, said);
@@ -151,20 +179,20 @@ impl WaitWatch {
 
     /// Says a circle that was not said last.
     fn say_circle(&mut self, now: Duration, cluster: &Cluster, out: &mut Vec<LogLine>) {
-        let text = self.circle_text(now, cluster).unwrap_or_default();
-        if !text.is_empty() && text != self.circle {
-            out.push(LogLine::warning(text.clone()));
+        let text = circle_text(&self.circle(now, cluster), cluster).unwrap_or_default();
+        if !text.is_empty() && text != self.said_circle {
+            out.push(LogLine::Event(NewEvent::warning(JobEventKind::Wait, &*text)));
         }
-        self.circle = text;
+        self.said_circle = text;
     }
 
-    /// Who waits for each other, if somebody does.
-    fn circle_text(&self, now: Duration, cluster: &Cluster) -> Option<String> {
+    /// Who waits for each other; empty: nobody does.
+    fn circle(&self, now: Duration, cluster: &Cluster) -> Vec<CircleStatus> {
         let long = |barrier: &OpenBarrier<'_>| {
             now.saturating_sub(barrier.since) >= self.limit && barrier.has_worker()
         };
         let barriers = cluster.open_barriers().filter(long).map(|barrier| Wait {
-            name: format!("a barrier of {}", members(barrier.place.group)),
+            name: barrier_name(&barrier),
             members: barrier.members(),
             missing: barrier.missing(),
             blocks: true,
@@ -178,14 +206,10 @@ impl WaitWatch {
             blocks: false,
         });
         let waits: Vec<Wait> = barriers.chain(rounds).collect();
-        let steps = circle(&waits)?;
-        let next = steps.iter().cycle().skip(1);
-        let steps = steps.iter().zip(next).map(|((wait, node), (next, _))| {
-            let (wait, next) = (&waits[*wait].name, &waits[*next].name);
-            format!("{wait} waits for {}, which is in {next}", cluster.describe(*node))
-        });
-        let steps: Vec<String> = steps.collect();
-        Some(format!("nodes wait for each other: {}", steps.join("; ")))
+        let steps = circle(&waits).unwrap_or_default().into_iter();
+        let step =
+            |(wait, node): (usize, NodeId)| CircleStatus { what: waits[wait].name.clone(), node };
+        steps.map(step).collect()
     }
 
     /// Says which round along a tree has waited for long, as servers say it of others.
@@ -204,7 +228,7 @@ impl WaitWatch {
         let is_anew = now.saturating_sub(next) > most;
         let gap = if is_anew { limit } else { gap.saturating_mul(2).clamp(limit, most) };
         self.rounds = RoundsSaid { next: now.saturating_add(gap), gap };
-        out.push(LogLine::warning(round_text(now, &oldest, cluster)));
+        out.push(LogLine::Event(oldest.into_wait().event(now, cluster)));
     }
 
     /// The rounds that somebody told of who is still there.
@@ -257,47 +281,12 @@ impl WaitWatch {
     }
 }
 
-fn round_text(now: Duration, round: &LiveRound, cluster: &Cluster) -> String {
-    let LiveRound { name, since, round } = round;
-    let waited = now.saturating_sub(*since).as_secs();
-    if round.missing.is_empty() && !round.pushed.is_empty() {
-        return format!("{name} has waited {waited} s, and all workers have pushed");
-    }
-    let whom = names(&round.missing, NODES_NAMED_MAX, cluster);
-    format!("{name} has waited {waited} s for {whom}")
-}
-
-fn barrier_text(now: Duration, barrier: &OpenBarrier<'_>, cluster: &Cluster) -> String {
-    let mut missing = barrier.missing();
-    missing.retain(|id| !cluster.is_gone(*id));
-    // Of the nodes of a process any may come.
-    let most = if barrier.is_of_processes() { 0 } else { NODES_NAMED_MAX };
-    let whom = names(&missing, most, cluster);
-    let waited = now.saturating_sub(barrier.since).as_secs();
-    format!("a barrier of {} has waited {waited} s for {whom}", members(barrier.place.group))
-}
-
-/// Some of these nodes for people.
-fn names(nodes: &[NodeId], most: usize, cluster: &Cluster) -> String {
-    let mut names: Vec<String> = nodes.iter().take(most).map(|id| cluster.describe(*id)).collect();
-    match nodes.len() - names.len() {
-        _ if names.is_empty() => names.push("others".to_owned()),
-        0 => {}
-        more => names.push(format!("{more} more")),
-    }
-    names.join(", and for ")
-}
-
-/// A group for people.
-fn members(group: i32) -> String {
-    let who = match group {
-        WORKER_GROUP => "all workers",
-        SERVER_GROUP => "all servers",
-        SCHEDULER => "the scheduler",
-        ALL_GROUP => "all nodes",
-        _ if group == WORKER_GROUP + SERVER_GROUP => "all workers and servers",
-        _ if group == WORKER_GROUP + SCHEDULER => "all workers and the scheduler",
-        _ => "all servers and the scheduler",
-    };
-    format!("{who} (group {group})")
+/// Who waits for each other, for people; none: nobody does.
+fn circle_text(circle: &[CircleStatus], cluster: &Cluster) -> Option<String> {
+    let next = circle.iter().cycle().skip(1);
+    let steps = circle.iter().zip(next).map(|(CircleStatus { what, node }, next)| {
+        format!("{what} waits for {}, which is in {}", cluster.describe(*node), next.what)
+    });
+    let steps: Vec<String> = steps.collect();
+    (!steps.is_empty()).then(|| format!("nodes wait for each other: {}", steps.join("; ")))
 }

@@ -4,6 +4,7 @@
 
 use bytes::Bytes;
 
+use super::chronicle::ChronicleQuestion;
 use super::elastic::{Claim, CopyPlace, KeyRoute, LiveWorker, Order, StalledRound};
 use super::exchange::ExchangeSpec;
 use super::ids::{EMPTY, Key, NodeId};
@@ -103,6 +104,9 @@ pub(super) struct FlatWord {
     pub(super) overlay: Option<Overlay>,
     #[prost(message, optional, tag = "33")]
     pub(super) exchange: Option<ExchangeSpec>,
+    /// Of `Status`.
+    #[prost(message, optional, tag = "34")]
+    pub(super) chronicle: Option<ChronicleQuestion>,
 }
 
 impl From<FlatWord> for Word {
@@ -141,7 +145,9 @@ impl From<FlatWord> for Word {
             Ok(WordKind::Orders) => Self::Orders { epoch, moves: flat.moves },
             Ok(WordKind::Leave) => Self::Leave { epoch },
             Ok(WordKind::Drain) => Self::Drain { server: node, way: way(flat.number, text) },
-            Ok(WordKind::Status) => Self::Status(way(flat.number, text)),
+            Ok(WordKind::Status) => {
+                Self::Status { way: way(flat.number, text), chronicle: flat.chronicle }
+            }
             Ok(WordKind::Told) if node == 0 => Self::Told(Ok(OperatorAnswer { text, told })),
             Ok(WordKind::Told) => Self::Told(Err(text)),
             Ok(WordKind::Report) => Self::of_topic(Topic::Measure, flat.report, epoch),
@@ -208,7 +214,9 @@ impl From<&Word> for FlatWord {
             }
             Word::Report { epoch } => under(epoch, WordKind::Report),
             Word::Topic { topic, bytes, epoch } => about(topic, bytes, epoch),
-            Word::Status(way) => asked(way, of(WordKind::Status)),
+            Word::Status { way, chronicle } => {
+                asked(way, Self { chronicle, ..of(WordKind::Status) })
+            }
             Word::Drain { server, way } => asked(way, Self { node: server, ..of(WordKind::Drain) }),
             Word::Save(told) => Self { told, number: OWN_CONNECTION, ..of(WordKind::Save) },
             Word::Told(Ok(OperatorAnswer { text, told })) => {
@@ -299,6 +307,7 @@ mod tests {
             told: BYTES,
             overlay: Some(Overlay { number: 2, ..Overlay::default() }),
             exchange: Some(ExchangeSpec::default()),
+            chronicle: Some(ChronicleQuestion { after_event: 7, after_point: 1500 }),
         }
     }
 
@@ -343,7 +352,7 @@ mod tests {
             FlatWord { moves: all.moves.clone(), ..under(WordKind::Orders) },
             under(WordKind::Leave),
             FlatWord { node: 8, ..asked(WordKind::Drain) },
-            asked(WordKind::Status),
+            FlatWord { chronicle: all.chronicle, ..asked(WordKind::Status) },
             FlatWord { node: EMPTY, text: text.clone(), ..of(WordKind::Told) },
             FlatWord { report: BYTES, ..under(WordKind::Report) },
             FlatWord { node: 8, ..under(WordKind::Probe) },

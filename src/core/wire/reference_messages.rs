@@ -117,6 +117,10 @@ pub(super) fn word() -> impl Strategy<Value = FlatWord> {
             text,
             overlay: (kind == 14).then(|| overlay(epoch)),
             exchange: (kind == 1).then(|| pieces::exchange(epoch)),
+            chronicle: (kind == 7).then_some(chronicle::ChronicleQuestion {
+                after_event: epoch,
+                after_point: epoch ^ 1,
+            }),
             stalled: (kind == 20)
                 .then(|| elastic::StalledRound { round: 3, ..elastic::StalledRound::default() }),
             ..FlatWord::default()

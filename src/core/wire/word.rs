@@ -6,6 +6,7 @@
 
 use bytes::Bytes;
 
+use super::chronicle::ChronicleQuestion;
 use super::elastic::{Claim, CopyPlace, KeyRoute, LiveWorker, Order};
 use super::exchange::ExchangeSpec;
 use super::ids::{Key, NodeId};
@@ -82,7 +83,13 @@ pub enum Word {
         epoch: u64,
     },
     /// Operator to scheduler: say how the job is.
-    Status(AnswerWay),
+    Status {
+        /// By which way it hears the answer.
+        way: AnswerWay,
+        /// What it asks for of what happened; none: for nothing of it. Schedulers of earlier
+        /// versions do not see it.
+        chronicle: Option<ChronicleQuestion>,
+    },
     /// Operator to scheduler: empty that server and release it.
     Drain {
         /// The server.

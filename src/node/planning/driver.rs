@@ -1,11 +1,12 @@
 //! Drives a scheduler's planners, from the first look on: gives them the time, the reports and the
-//! settings, writes what they say to the log, and has trees worked out on a thread. Returns what
-//! they decide as events of the membership. The node's clock calls it. Names no van.
+//! settings, writes what they say to the log, keeps how long rounds take, and has trees worked out
+//! on a thread. Returns what they decide as events of the membership. The node's clock calls it.
+//! Names no van.
 
 use std::sync::Mutex;
+use std::time::Duration;
 
 use super::tree_thread::TreeThread;
-use crate::lines;
 use crate::running::NodeState;
 use crate::settings::Settings;
 use crate::sync::lock;
@@ -22,7 +23,12 @@ pub(crate) struct PlanningDriver(Mutex<Option<Driven>>);
 struct Driven {
     planners: Planners,
     thread: TreeThread,
+    /// When it is looked again how long rounds take, for the chronicle.
+    next_point: Duration,
 }
+
+/// How often it is looked how long rounds take. The chronicle may want it less often.
+const POINT_EVERY: Duration = Duration::from_secs(1);
 
 impl PlanningDriver {
     /// A node told what it measured.
@@ -40,17 +46,24 @@ impl PlanningDriver {
             return Vec::new();
         }
         let mut driven = lock(&self.0);
-        let Driven { planners, thread } = driven.get_or_insert_with(|| {
+        let Driven { planners, thread, next_point } = driven.get_or_insert_with(|| {
             let replicas = cluster.policy().replicas;
             let (ranks, probe_after) = (settings.num_servers, settings.probe_after);
             let planners = Planners::new(replicas, ranks, seed, probe_after);
-            Driven { planners, thread: TreeThread::default() }
+            Driven { planners, thread: TreeThread::default(), next_point: Duration::ZERO }
         });
-        thread.bring_answers(planners);
+        thread.bring_answers(state, planners);
         let mut said = LogLines::new(log::enabled(Level::Verbose));
         let events = planners.look(state.now(), cluster, planned(settings), &mut said);
-        thread.take_jobs(planners);
-        lines::write(said.into_lines());
+        thread.take_jobs(state, planners);
+        state.say_lines(said.into_lines());
+        if state.now() >= *next_point && state.is_point_due() {
+            *next_point = state.now().saturating_add(POINT_EVERY);
+            planners
+                .round_point(state.now(), cluster)
+                .into_iter()
+                .for_each(|point| state.add_point(point));
+        }
         events
     }
 

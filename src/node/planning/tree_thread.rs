@@ -5,8 +5,9 @@
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::thread;
 
+use crate::running::NodeState;
+use pslite_core::chronicle::{JobEventKind, NewEvent};
 use pslite_core::scheduler::{Planners, TreeAnswer, TreeJob};
-use pslite_observe::log::{self, Level};
 
 /// See the module. It is started with the first job.
 #[derive(Debug, Default)]
@@ -20,13 +21,14 @@ struct Channels {
 
 impl TreeThread {
     /// Gives the planners what was worked out meanwhile.
-    pub(super) fn bring_answers(&mut self, planners: &mut Planners) {
+    pub(super) fn bring_answers(&mut self, state: &NodeState, planners: &mut Planners) {
         let Some(ends) = &self.0 else { return };
         match ends.answers.try_recv() {
             Ok(answer) => planners.answered(answer),
             Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Disconnected) => {
-                log::write(Level::Error, "the thread that plans trees is gone");
+                let text = "the thread that plans trees is gone";
+                state.say(&NewEvent::error(JobEventKind::Tree, text));
                 self.0 = None;
                 planners.job_lost();
             }
@@ -34,10 +36,10 @@ impl TreeThread {
     }
 
     /// Takes a job from the planners, if there is one.
-    pub(super) fn take_jobs(&mut self, planners: &mut Planners) {
+    pub(super) fn take_jobs(&mut self, state: &NodeState, planners: &mut Planners) {
         let Some(job) = planners.take_job() else { return };
         if self.0.is_none() {
-            self.0 = started();
+            self.0 = started(state);
         }
         let refused = match &self.0 {
             Some(ends) => ends.jobs.try_send(job).err().map(|error| match error {
@@ -51,7 +53,7 @@ impl TreeThread {
     }
 }
 
-fn started() -> Option<Channels> {
+fn started(state: &NodeState) -> Option<Channels> {
     let (jobs, to_do) = sync_channel::<TreeJob>(1);
     let (done, answers) = sync_channel(1);
     let work = move || {
@@ -63,7 +65,8 @@ fn started() -> Option<Channels> {
     match thread::Builder::new().name("pslite-trees".to_owned()).spawn(work) {
         Ok(_) => Some(Channels { jobs, answers }),
         Err(error) => {
-            log::write(Level::Warning, &format!("trees are planned between other work: {error}"));
+            let text = format!("trees are planned between other work: {error}");
+            state.say(&NewEvent::warning(JobEventKind::Tree, text));
             None
         }
     }

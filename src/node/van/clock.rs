@@ -10,9 +10,10 @@ use std::time::Duration;
 use super::{TICK, Van};
 use crate::running::RunningNode;
 use crate::sync::lock;
+use pslite_core::chronicle::{JobEventKind, NewEvent};
 use pslite_core::cluster::Event;
 use pslite_observe::awake;
-use pslite_observe::log::{self, Level, RateLimit};
+use pslite_observe::log::RateLimit;
 use pslite_transport::carrier::SendMode;
 use pslite_transport::zmq::NumberedEvent;
 
@@ -72,7 +73,7 @@ impl Van {
                 "this process stood still for {seconds:.1} s (it was stopped, or its machine was): \
                  that is not counted as silence of others"
             );
-            log::write(Level::Warning, &text);
+            self.state.say(&NewEvent::warning(JobEventKind::Note, text));
         }
         self.event(Event::StoodStill);
     }

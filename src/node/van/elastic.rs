@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::Van;
 use super::job::Core;
 use crate::delivery::Delivery;
+use pslite_core::chronicle::{JobEventKind, NewEvent};
 use pslite_core::cluster::{Action, Event};
 use pslite_core::text;
 use pslite_core::wire::Role;
@@ -53,8 +54,9 @@ impl Van {
             }
             Action::Stop => self.customers.broadcast(&Delivery::Stop),
             Action::Record(record) => {
-                if let Some(journal) = &mut core.journal {
-                    journal.append(&record);
+                let broken = core.journal.as_mut().and_then(|journal| journal.append(&record));
+                if let Some(text) = broken {
+                    self.state.say(&NewEvent::error(JobEventKind::Note, text));
                 }
             }
             _ => {}

@@ -11,6 +11,7 @@ use super::{Van, error_of};
 use crate::delivery::Delivery;
 use crate::lines;
 use crate::sync::lock;
+use pslite_core::chronicle::{JobEventKind, NewEvent};
 use pslite_core::cluster::{Action, Event, JobFailure};
 use pslite_core::training::balance::Gone;
 use pslite_core::wire::{EMPTY, Message, Node, NodeId, SCHEDULER};
@@ -116,10 +117,13 @@ impl Van {
                 }
             }
             Action::Failed(failure) => self.failed(core, &failure),
-            Action::Log { level, text } => lines::write_line(level, &text),
+            Action::Note(event) => self.state.say(&event),
+            Action::Log { text } => lines::step(&text),
             Action::Answer { .. } => {} // `handle_with` has it.
             Action::Told { from, topic, bytes } => return self.told(core, from, topic, &bytes),
-            Action::StatusAsked { guest } => return Some(self.status_asked(core, guest)),
+            Action::StatusAsked { guest, chronicle } => {
+                return Some(self.status_asked(core, guest, chronicle));
+            }
             Action::Policy(_)
             | Action::Routes { .. }
             | Action::Overlay(_)
@@ -187,7 +191,7 @@ impl Van {
     }
 
     fn lost(&self, core: &mut Core, id: NodeId, reason: String) {
-        log::write(Level::Error, &reason);
+        self.state.say(&NewEvent::error(JobEventKind::Node, &*reason).of(id));
         self.job.lose(core, id, reason.clone());
         self.gauge.forget(id);
         self.early.forget(id);
@@ -205,11 +209,12 @@ impl Van {
             lock(resender).forget(node.id);
         }
         self.end_lost(core, node.id);
-        log::write(Level::Info, &format!("{} took the place of a dead node", node.describe()));
+        let text = format!("{} took the place of a dead node", node.describe());
+        self.state.say(&NewEvent::info(JobEventKind::Node, text).of(node.id));
     }
 
     fn failed(&self, core: &mut Core, failure: &JobFailure) {
-        log::write(Level::Error, &failure.text);
+        self.state.say(&NewEvent::error(JobEventKind::Phase, &*failure.text));
         self.job.fail(core, failure);
         self.training.fail(&failure.text);
         self.early.clear();
@@ -220,7 +225,7 @@ impl Van {
     /// when it misses the peer.
     pub(super) fn connect(&self, node: &Node, identity: Option<NodeId>) {
         if let Err(text) = self.try_connect(node, identity) {
-            log::write(Level::Error, &text);
+            self.state.say(&NewEvent::error(JobEventKind::Node, text).of(node.id));
         }
     }
 

@@ -4,28 +4,53 @@
 
 use super::Van;
 use super::job::Core;
-use crate::lines;
+use pslite_core::chronicle::ChroniclePart;
 use pslite_core::cluster::Event;
 use pslite_core::scheduler::{Status, StatusParts};
+use pslite_core::wire::chronicle::ChronicleQuestion;
 use pslite_core::wire::{NodeId, Role};
 
 impl Van {
-    /// An operator asks how the job is. Returns the answer.
-    pub(super) fn status_asked(&self, core: &Core, guest: Option<NodeId>) -> Event {
+    /// An operator asks how the job is, and perhaps what has happened. Returns the answer.
+    pub(super) fn status_asked(
+        &self,
+        core: &Core,
+        guest: Option<NodeId>,
+        asked: Option<ChronicleQuestion>,
+    ) -> Event {
+        let chronicle = asked.and_then(|asked| self.state.chronicle(asked));
+        let status = Status { chronicle, ..self.status(core) };
+        Event::StatusTold { guest, text: status.json() }
+    }
+
+    /// How the job is. The membership is locked while it is looked at, and not while a caller makes
+    /// text of it.
+    pub(crate) fn job_status(&self) -> Status {
+        self.status(&self.job.lock())
+    }
+
+    fn status(&self, core: &Core) -> Status {
         let parts = StatusParts {
             times: self.planning.times(&self.state, &core.cluster),
             sessions: self.training.status(),
             exchanges: self.training.exchange.status(),
-            waits: core.waits.lines(self.now(), &core.cluster),
+            waiting: core.waits.waiting(self.now(), &core.cluster),
+            chronicle: None,
         };
-        Event::StatusTold { guest, text: Status::of(&core.cluster, parts).json() }
+        Status::of(&core.cluster, parts)
+    }
+
+    /// What has happened in the job, for a reader that asks so. Takes no lock of the membership.
+    /// None: this is not the scheduler.
+    pub(crate) fn chronicle(&self, asked: ChronicleQuestion) -> Option<ChroniclePart> {
+        self.state.chronicle(asked)
     }
 
     /// A node tells which round has waited for long.
     pub(super) fn stalled(&self, core: &mut Core, from: NodeId, bytes: &[u8]) {
         let mut said = Vec::new();
         core.waits.told(self.now(), from, bytes, &core.cluster, &mut said);
-        lines::write(said);
+        self.state.say_lines(said);
     }
 
     /// On the scheduler: says who has waited for long. Called by the clock.
@@ -38,6 +63,6 @@ impl Van {
         let Core { waits, cluster, .. } = &mut *core;
         waits.look(now, cluster, &mut said);
         drop(core);
-        lines::write(said);
+        self.state.say_lines(said);
     }
 }

@@ -12,6 +12,7 @@ use super::job::Core;
 use crate::customers::CustomerKey;
 use crate::delivery::Delivery;
 use crate::running::RunningNode;
+use pslite_core::chronicle::{JobEventKind, NewEvent};
 use pslite_core::cluster::{Event, Tell};
 use pslite_core::training::balance::{Gone, Worker};
 use pslite_core::wire::exchange::word::ExchangeWord;
@@ -33,7 +34,14 @@ impl Van {
         match topic {
             Topic::Batches => {
                 let words = match is_scheduler {
-                    true => self.training.asked(self.batch_worker(core, from), bytes),
+                    true => {
+                        let mut notes = Vec::new();
+                        let worker = self.batch_worker(core, from);
+                        let words = self.training.asked(worker, bytes, &mut notes);
+                        let batch = |text| NewEvent::warning(JobEventKind::Batch, text).of(from);
+                        notes.into_iter().for_each(|note: String| self.state.say(&batch(note)));
+                        words
+                    }
                     false => self.training.told(self.now(), bytes),
                 };
                 (!words.is_empty()).then_some(Event::Tell(words))

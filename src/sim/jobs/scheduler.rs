@@ -316,7 +316,7 @@ impl Scheduler {
             let done = view.now + self.random.time(WORKED_OUT);
             self.worked_out = Some((done, TreeAnswer::of(job)));
         }
-        lines.into_lines().into_iter().for_each(|line| ledger.say(line.text));
+        lines.into_lines().into_iter().for_each(|line| ledger.say(line.into_text()));
         self.sabotage.decided(&mut events);
         let is_plan = |event: &Event| matches!(event, Event::Orders(_) | Event::Overlay { .. });
         if events.iter().any(is_plan) {

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use super::{Node, World, native_address};
 use crate::app::{Application, Input};
-use pslite_core::cluster::{Action, Event, Level};
+use pslite_core::cluster::{Action, Event};
 use pslite_core::wire::topic::Topic;
 use pslite_core::wire::{EMPTY, Message, Node as Described, NodeId, SCHEDULER};
 
@@ -75,8 +75,8 @@ impl<A: Application> Node<A> {
                 self.inbox.push_back(Input::CustomerLeft { id, customer_id });
             }
             Action::Failed(failure) => self.inbox.push_back(Input::Failed(failure.text)),
-            Action::Log { level, text } if level != Level::Verbose => {
-                world.trace.line(world.now, format_args!("p{} says {text}", self.process));
+            Action::Note(event) => {
+                world.trace.line(world.now, format_args!("p{} says {}", self.process, event.text));
             }
             // Nobody asks from outside.
             Action::Log { .. } | Action::Answer { .. } | Action::StatusAsked { .. } => {}

@@ -396,8 +396,13 @@ fn nonsense_of_strangers_changes_nothing() {
 
 impl World {
     fn ask_and_forget(&mut self) {
-        self.feed(0, question(Word::Status(way(false, "10.0.0.9:9"))));
+        self.feed(0, question(status_word(way(false, "10.0.0.9:9"))));
     }
+}
+
+/// An operator asks how the job is.
+pub(super) const fn status_word(way: AnswerWay) -> Word {
+    Word::Status { way, chronicle: None }
 }
 
 fn by_stranger(word: Word) -> Event {

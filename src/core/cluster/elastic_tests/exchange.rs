@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
+use super::cases::status_word;
 use super::world::{SECOND, World, config};
-use crate::cluster::{Action, Event, Level};
+use crate::chronicle::{Level, NewEvent};
+use crate::cluster::{Action, Event};
 use crate::scheduler::{RoundTimes, Status, WorkerTime};
 use crate::wire::exchange::{ExchangeMode, ExchangeSpec, OuterRule};
-use crate::wire::word::Word;
 use crate::wire::{Role, ability};
 
 const ABLE: u64 = ability::EXCHANGES;
@@ -51,14 +52,14 @@ fn all_hear_of_it_with_the_first_policy_and_every_later_one_says_it() {
 fn logs(world: &World) -> usize {
     let said = format!("exchange: {}", spec().describe());
     let logs = world.actions[0].iter().filter_map(|action| match action {
-        Action::Log { level: Level::Info, text } => Some(text),
+        Action::Note(NewEvent { level: Level::Info, text, .. }) => Some(text),
         _ => None,
     });
     logs.filter(|text| **text == said).count()
 }
 
 fn status(world: &mut World) -> Status {
-    Status::from_json(&world.ask(Word::Status).unwrap().text).unwrap()
+    Status::from_json(&world.ask(status_word).unwrap().text).unwrap()
 }
 
 #[test]
@@ -145,7 +146,7 @@ fn a_scheduler_that_is_started_again_goes_on_as_the_job_began() {
             assert_eq!((node.exchange(), node.policy().live.len()), (Some(spec()), 2));
         }
         let warned = world.actions[0].iter().any(|action| {
-            matches!(action, Action::Log { level: Level::Warning, text }
+            matches!(action, Action::Note(NewEvent { level: Level::Warning, text, .. })
                 if text.contains("began with another PSLITE_SYNC"))
         });
         assert_eq!(warned, told != Some(spec()));
@@ -164,7 +165,7 @@ fn a_job_that_began_without_it_is_told_that_it_goes_on_so() {
     world.pass(3 * SECOND);
     assert_eq!((world.nodes[0].exchange(), world.failure()), (None, None));
     let warned = world.actions[0].iter().any(|action| {
-        matches!(action, Action::Log { text, .. } if text.contains("PSLITE_SYNC has no effect"))
+        matches!(action, Action::Note(event) if event.text.contains("PSLITE_SYNC has no effect"))
     });
     assert!(warned);
 }

@@ -1,7 +1,8 @@
 //! Workers that die, come back and leave, in a job whose nodes all go on without them.
 
 use super::world::{SECOND, World, config};
-use crate::cluster::{Action, Event, Level, MemberState};
+use crate::chronicle::{Level, NewEvent};
+use crate::cluster::{Action, Event, MemberState};
 use crate::wire::elastic::LiveWorker;
 use crate::wire::word::ClaimWord;
 use crate::wire::{ALL_GROUP, NodeId, Role, SERVER_GROUP, WORKER_GROUP, ability};
@@ -341,7 +342,7 @@ fn warnings(world: &World) -> Vec<&str> {
     let heard = world.actions[0][..begin.unwrap()].iter().rev();
     let last = heard.take_while(|action| !matches!(action, Action::Policy(_)));
     let warned = last.filter_map(|action| match action {
-        Action::Log { level: Level::Warning, text } => Some(&text[..]),
+        Action::Note(NewEvent { level: Level::Warning, text, .. }) => Some(&text[..]),
         _ => None,
     });
     warned.collect()
@@ -418,7 +419,7 @@ fn operators_see_who_is_gone_and_who_is_back() {
     let lines: Vec<&str> = world.actions[0]
         .iter()
         .filter_map(|action| match action {
-            Action::Log { text, .. } => Some(text.as_str()),
+            Action::Note(event) => Some(event.text.as_str()),
             _ => None,
         })
         .collect();

@@ -214,7 +214,7 @@ impl World {
                 assert!(over || may_go, "seed {}: {} was not empty", self.seed, self.id(i));
                 self.ending.push(i);
             }
-            Action::StatusAsked { guest } => {
+            Action::StatusAsked { guest, .. } => {
                 let text = Status::of(&self.nodes[i], self.shown.clone()).json();
                 self.feed(i, Event::StatusTold { guest: *guest, text });
             }

@@ -1,6 +1,7 @@
 //! Whom barriers wait for, whom they free, and what is said of them.
 
 use super::*;
+use crate::chronicle::{JobEventKind, Level, NewEvent};
 use crate::wire::elastic::StalledRound;
 
 /// A server or worker tells which round has waited for long.
@@ -67,16 +68,37 @@ fn whom_a_barrier_waits_for_is_said_less_and_less_often() {
     job.start();
     job.barrier(0, 9, 0, ALL_GROUP);
     job.pass(165 * SECOND);
-    assert_eq!(said(&job, Level::Verbose).len(), 5);
-    assert_eq!(said(&job, Level::Warning), [""; 0]);
+    assert_eq!(steps(&job).len(), 5);
+    assert_eq!(said(&job), [""; 0]);
 }
 
-/// What the scheduler has said of barriers, at that level.
-fn said(job: &Job, wanted: Level) -> Vec<&str> {
-    let text = |action| match action {
-        &Action::Log { level, ref text } if level == wanted => Some(text.as_str()),
+/// As the membership would have said it.
+pub(super) fn action_of(line: LogLine) -> Action {
+    match line {
+        LogLine::Event(event) => Action::Note(event),
+        LogLine::Step(text) => Action::Log { text },
+    }
+}
+
+/// What the scheduler has warned of barriers.
+fn said(job: &Job) -> Vec<&str> {
+    of_barriers(job, |action| match action {
+        Action::Note(NewEvent {
+            level: Level::Warning, kind: JobEventKind::Wait, text, ..
+        }) => Some(text.as_str()),
         _ => None,
-    };
+    })
+}
+
+/// What it has said of them to whoever wants to see each step.
+fn steps(job: &Job) -> Vec<&str> {
+    of_barriers(job, |action| match action {
+        Action::Log { text } => Some(text.as_str()),
+        _ => None,
+    })
+}
+
+fn of_barriers(job: &Job, text: fn(&Action) -> Option<&str>) -> Vec<&str> {
     let all = job.events[0].iter().filter_map(text);
     all.filter(|text| text.starts_with("a barrier of")).collect()
 }
@@ -91,13 +113,13 @@ fn who_keeps_workers_waiting_is_said_and_shown() {
     job.pass(50 * SECOND);
     job.barrier(2, 1, 0, ALL_GROUP);
     job.pass(8 * SECOND);
-    assert_eq!(said(&job, Level::Warning), [""; 0], "too early");
+    assert_eq!(said(&job), [""; 0], "too early");
     job.pass(3 * SECOND);
     let missing = job.nodes[3].me().describe();
     let text =
         |waited| format!("a barrier of all nodes (group 7) has waited {waited} s for {missing}");
-    assert_eq!(said(&job, Level::Warning).len(), 1);
-    assert!(said(&job, Level::Warning)[0].ends_with(&format!("s for {missing}")));
+    assert_eq!(said(&job).len(), 1);
+    assert!(said(&job)[0].ends_with(&format!("s for {missing}")));
     assert_eq!(job.waits(), [text(11)]);
     job.barrier(3, 1, 0, ALL_GROUP);
     assert_eq!(job.waits(), [""; 0]);
@@ -120,8 +142,8 @@ fn who_waits_for_each_other_is_said_once() {
     };
     let circles = |job: &Job| {
         let is = |action: &&Action| {
-            matches!(action, Action::Log { text, level: Level::Warning }
-                if text.starts_with("nodes wait"))
+            matches!(action, Action::Note(event)
+                if event.text.starts_with("nodes wait"))
         };
         job.events[0].iter().filter(is).count()
     };
@@ -166,9 +188,7 @@ fn whom_a_round_along_a_tree_waits_for_is_said() {
     };
     let said = |job: &Job| -> Vec<String> {
         let text = |action: &Action| match action {
-            Action::Log { text, level: Level::Warning } if text.contains("along a tree") => {
-                Some(text.clone())
-            }
+            Action::Note(event) if event.text.contains("along a tree") => Some(event.text.clone()),
             _ => None,
         };
         job.events[0].iter().filter_map(text).collect()

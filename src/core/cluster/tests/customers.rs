@@ -42,8 +42,8 @@ fn others_may_have_further_customers() {
         assert!((0..3).all(|node| job.failure(node).is_none()), "{worker} {server}");
         // Of a worker that does not know of it, who waits there for ever is told.
         let is_said = job.events[0].iter().any(|action| {
-            matches!(action, Action::Log { text, level: Level::Warning }
-                if text.contains("its keys are those of the first"))
+            matches!(action, Action::Note(event)
+                if event.text.contains("its keys are those of the first"))
         });
         assert_eq!(is_said, worker & ability::OWN_KEYS == 0, "{worker} {server}");
     }

@@ -148,7 +148,7 @@ fn a_node_that_ends_by_itself_says_why() {
     job.settle();
     let hears = |job: &Job, i: usize| {
         let said = |action: &&Action| match action {
-            Action::Log { text, .. } => text.contains("PSLITE_LOG=loud"),
+            Action::Note(event) => event.text.contains("PSLITE_LOG=loud"),
             _ => false,
         };
         job.events[i].iter().filter(said).count()

@@ -15,7 +15,8 @@ use super::shown;
 use super::site_links::SiteLinks;
 use super::sites::Sites;
 use super::under_way::{RoundSeconds, UnderWay};
-use crate::cluster::{Cluster, Level};
+use crate::chronicle::{JobEventKind, NewEvent};
+use crate::cluster::Cluster;
 use crate::placement::graph::{NamedGraph, Topology};
 use crate::placement::measured::Measured;
 use crate::scheduler::lines::LogLines;
@@ -199,7 +200,7 @@ impl TreePlanner {
             return None;
         }
         let why = "nothing gets from one worker to another";
-        lines.say(Level::Warning, format!("no trees: {why}"));
+        lines.say(NewEvent::warning(JobEventKind::Tree, format!("no trees: {why}")));
         (planted.blocked, planted.scheme, planted.why) = (true, None, why.to_owned());
         self.expected = Expected::default();
         self.past.clear();
@@ -231,7 +232,7 @@ impl TreePlanner {
         why: &str,
         lines: &mut LogLines,
     ) -> Option<Planned> {
-        lines.say(Level::Warning, format!("no trees: {why}"));
+        lines.say(NewEvent::warning(JobEventKind::Tree, format!("no trees: {why}")));
         self.expected = Expected::default();
         let (cut, why) = (self.news.cut().clone(), why.to_owned());
         self.planted = Some(Planted { cut, why, ..none });
@@ -292,11 +293,14 @@ impl TreePlanner {
             }
         };
         if job.bytes > 0.0 {
-            lines.say(Level::Info, shown::proposal(&proposal));
+            let event = NewEvent::info(JobEventKind::Tree, shown::proposal(&proposal));
+            let event = event.with("after", proposal.seconds);
+            lines.say(bound.into_iter().fold(event, |event, bound| event.with("bound", bound)));
         }
         let is_same = |planted: &Planted| planted.members == job.members;
         if !job.sites.left_out.is_empty() && !self.planted.as_ref().is_some_and(is_same) {
-            lines.say(Level::Warning, shown::left_out(&job.sites.left_out));
+            let text = shown::left_out(&job.sites.left_out);
+            lines.say(NewEvent::warning(JobEventKind::Tree, text));
         }
         self.expected = Expected { seconds: Some(proposal.seconds), bound };
         let is_star = proposal.topology == Topology::Star;
@@ -351,19 +355,20 @@ impl TreePlanner {
             // No other link leads there. A process that is stopped looks the same.
             if *cut != planted.cut {
                 let text = "; what is left does not join all sites, so rounds wait";
-                lines.say(Level::Warning, shown::cut(&named, cut) + text);
+                let text = shown::cut(&named, cut) + text;
+                lines.say(NewEvent::warning(JobEventKind::Link, text));
                 planted.cut.clone_from(cut);
             }
             return None;
         }
         if lossy || (planted.scheme.is_none() && *cut != planted.cut) {
-            lines.say(Level::Warning, shown::cut(&named, cut));
+            lines.say(NewEvent::warning(JobEventKind::Link, shown::cut(&named, cut)));
             self.links.changed(now);
             self.under_way.begins_again(self.links.worked(now));
             return self.plant(cluster, answer, lossy, lines);
         }
         if lines.is_verbose() {
-            lines.say(Level::Verbose, shown::rates(&named, &answer.job.carrying));
+            lines.step(shown::rates(&named, &answer.job.carrying));
         }
         let promised = answer.proposal.as_ref().ok().map(|proposal| proposal.seconds);
         let Some((seconds, promised)) = answer.seconds.zip(promised) else {
@@ -382,7 +387,9 @@ impl TreePlanner {
             }
             Better::Waits | Better::No => return None,
         }
-        lines.say(Level::Info, format!("the links have changed: a round takes {seconds:.2} s"));
+        let text = format!("the links have changed: a round takes {seconds:.2} s");
+        let event = NewEvent::info(JobEventKind::Link, text);
+        lines.say(event.with("before", seconds).with("after", promised));
         let star = answer.star.unwrap_or(f64::INFINITY);
         let round = RoundSeconds { in_force: seconds, promised, star };
         let again = self.under_way.starts_again(self.links.worked(now), round);
