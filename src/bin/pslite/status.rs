@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use pslite::scheduler::{LinkStatus, NodeStatus, Status, TreeStatus, TreesStatus};
 use pslite::wire::balance::SessionStatus;
 
+mod events;
 mod exchange;
 mod watch;
 
@@ -20,7 +21,7 @@ const ETA_MAX: f64 = 1.1;
 pub(crate) struct StatusArguments {
     #[command(flatten)]
     scheduler: SchedulerArguments,
-    /// Print one JSON object for each job instead of a table
+    /// Print one JSON object for each job, or each event, instead of text
     #[arg(long)]
     json: bool,
     /// Show it again and again: on a terminal as a screen, elsewhere as tables [default: each
@@ -33,15 +34,21 @@ pub(crate) struct StatusArguments {
         value_parser = watch::interval
     )]
     watch: Option<f64>,
+    /// Print what has happened in the job, and then what happens, until its scheduler ends
+    #[arg(long, conflicts_with = "watch")]
+    events: bool,
 }
 
-/// Asks each scheduler once and prints the answers.
+/// Asks each scheduler once and prints the answers; with `--events` one of them, until it ends.
 ///
 /// # Errors
 /// No scheduler answers, or there is none to ask.
 pub(crate) fn run(arguments: &StatusArguments) -> Result<ExitCode> {
     if let Some(seconds) = arguments.watch {
         return watch::run(arguments, seconds);
+    }
+    if arguments.events {
+        return events::follow(&arguments.scheduler.operator()?, arguments.json);
     }
     let mut failure = None;
     let mut answers = 0;
