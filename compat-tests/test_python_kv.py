@@ -154,11 +154,24 @@ for wrong in (7, 1):
         print(job.drain('{root}', wrong, wait=20))
     except errors.RemoteError as error:
         print('refused:', error)
+seen = []
 while True:
     event = next(events)
     print(event)
-    if 'server 1' in event.text and 'released' in event.text:
+    seen.append(event)
+    if event.number and 'left: server 1' in event.text:
         break
+released = [event for event in seen if 'server 1' in event.text and 'released' in event.text]
+assert [(event.kind, event.node, event.number) for event in released] == [('node', 10, None)], seen
+# Beside what differs between two looks: what the scheduler tells, each event once.
+told = [event for event in first + seen if event.number is not None]
+assert [event.number for event in told] == list(range(1, len(told) + 1)), told
+policy = next(event for event in told if event.kind == 'policy')
+assert policy.text.startswith('policy 2: 2 servers') and policy.level == 'info', policy
+assert (policy.numbers['epoch'], policy.numbers['servers']) == (2, 2), policy
+emptied = [event for event in told if event.text.endswith('is to be emptied')]
+assert [(event.kind, event.node) for event in emptied] == [('node', 10)], told
+assert found.waiting == [], found
 node.stop()
 node.close(barrier=False)
 """

@@ -30,7 +30,7 @@ extern "C" {
 
 /* Grows with every change of this header that adds to it; the major number with every change that
  * breaks. */
-#define PSLITE_ABI_VERSION 8
+#define PSLITE_ABI_VERSION 9
 
 typedef enum pslite_status {
   PSLITE_OK = 0,
@@ -235,6 +235,12 @@ typedef struct pslite_job {
 /* What `pslite status --json` prints, as one JSON object. Writes at most `capacity` bytes, without
  * an ending zero, and the full size to *size. The process needs no node. */
 int pslite_job_status(const pslite_job* job, char* text, size_t capacity, size_t* size);
+/* The same with one name more, `chronicle`: what has happened in the job after the event with that
+ * number, and how long rounds took later than so many milliseconds after the scheduler began
+ * (docs/operations.md, "Events"). At first both are 0; of a long time it tells a part, and `more`
+ * is true. A scheduler of an earlier version does not tell that name. */
+int pslite_job_events(const pslite_job* job, uint64_t after_event, uint64_t after_point,
+                      char* text, size_t capacity, size_t* size);
 /* Asks to empty the server with that id and to release it (`pslite drain`). The scheduler's answer,
  * written as above; emptying goes on afterwards. PSLITE_REMOTE: it refuses, and says why. */
 int pslite_job_drain(const pslite_job* job, int32_t server, char* text, size_t capacity,

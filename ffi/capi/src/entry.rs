@@ -214,7 +214,7 @@ pub use self::{
 };
 
 plain! {
-    fn pslite_abi_version() -> u32, else 0, { 8 }
+    fn pslite_abi_version() -> u32, else 0, { 9 }
     fn pslite_version() -> *const c_char, else std::ptr::null(), {
         concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
     }

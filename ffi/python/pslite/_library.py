@@ -29,7 +29,7 @@ from . import errors
 from ._mapped import mapped
 
 #: `PSLITE_ABI_VERSION` that this package was written for. Newer ones only add.
-ABI = 8
+ABI = 9
 NAMES = ("libps.so.1", "libps.so")
 PRELOADED = "libpslite_mxnet.so"
 #: The value of an int field that is not set.
@@ -211,6 +211,14 @@ _STATUS = {
     "pslite_serve_scheduler": [c_void_p],
     "pslite_serve_server": [c_void_p],
     "pslite_job_status": [POINTER(Job), c_char_p, c_size_t, POINTER(c_size_t)],
+    "pslite_job_events": [
+        POINTER(Job),
+        c_uint64,
+        c_uint64,
+        c_char_p,
+        c_size_t,
+        POINTER(c_size_t),
+    ],
     "pslite_job_drain": [POINTER(Job), c_int32, c_char_p, c_size_t, POINTER(c_size_t)],
     "pslite_session_open": [c_void_p, POINTER(SessionSettings), POINTER(c_void_p)],
     "pslite_session_open_at": [

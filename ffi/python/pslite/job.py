@@ -20,8 +20,8 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, SupportsFloat,
 from . import _blocking, _library, _numbers, errors
 from .node import Node, _root
 
-__all__ = ["Event", "NodeStatus", "Status", "drain", "events", "join", "serve_scheduler",
-           "serve_server", "status"]
+__all__ = ["Event", "Moved", "NodeStatus", "Status", "Wait", "drain", "events", "join",
+           "serve_scheduler", "serve_server", "status"]
 
 #: Bytes of an answer: a line for each node and piece.
 _ANSWER = 1 << 20
@@ -51,6 +51,19 @@ class NodeStatus:
     #: which some were (it waits for the network, or for other workers). None: not known (yet).
     computes: Optional[float] = None
     waits: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A barrier, or a round, that waits."""
+
+    #: What it is, in plain English.
+    what: str
+    #: Since when, in seconds since the scheduler began, and for how many seconds.
+    since: float
+    waited: float
+    #: The numbers of the nodes for which it waits. Empty: all have pushed, or nobody knows.
+    nodes: List[int]
 
 
 @dataclass(frozen=True)
@@ -84,6 +97,8 @@ class Status:
     note: str
     #: Who waits for whom, for long.
     waits: List[str]
+    #: The same as values. Empty also if the scheduler is of an earlier version.
+    waiting: List[Wait]
     #: All that the scheduler said, also what this version does not know.
     raw: Dict[str, Any] = field(repr=False, default_factory=dict)
 
@@ -94,18 +109,42 @@ class Status:
 
 
 @dataclass(frozen=True)
-class Event:
-    """Something that happened in a job."""
+class Moved:
+    """What moves from one server to another one."""
 
-    #: Seconds since the epoch, when it was seen.
+    #: The numbers of the servers.
+    source: int
+    target: int
+    #: Bytes of values, and of what belongs to them.
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened in a job: what the scheduler tells, with a number, or what is seen by
+    comparing two looks at the job.
+    """
+
+    #: Seconds since the epoch: when it happened, by the scheduler's clock; without a number, when
+    #: it was seen.
     time: float
-    #: node (its state changed), phase, policy, moved (a server owns other bytes), advice, note,
-    #: end.
+    #: Without a number: node (its state changed), phase, policy, moved (a server owns other bytes),
+    #: advice, note, lost (the scheduler keeps some events no more), end. With one: node, phase,
+    #: policy, move, tree, link, wait, advice, note, operator, batch.
     kind: str
-    #: Plain English.
+    #: Plain English. With a number: the line of the scheduler's log.
     text: str
     #: The node's number, if it is about one.
     node: Optional[int] = None
+    #: From 1 on, one more with each event that the scheduler tells.
+    number: Optional[int] = None
+    #: error, warning, info.
+    level: str = "info"
+    #: What of it are numbers, by name; docs/operations.md has the names.
+    numbers: Dict[str, float] = field(default_factory=dict)
+    #: Of a move: why, and between which servers, the largest shares first.
+    reason: str = ""
+    moves: List[Moved] = field(default_factory=list)
 
 
 def status(root: str, timeout: SupportsFloat = 5.0, own_host: Optional[str] = None) -> Status:
@@ -115,12 +154,17 @@ def status(root: str, timeout: SupportsFloat = 5.0, own_host: Optional[str] = No
     Raises Timeout if no scheduler of pslite answers, InvalidArgument, AddressError.
     """
     library = _library.get()
-    raw = json.loads(_asked(root, timeout, own_host, library.pslite_job_status))
+    return _status_of(json.loads(_asked(root, timeout, own_host, library.pslite_job_status)))
+
+
+def _status_of(raw: Dict[str, Any]) -> Status:
     fields = NodeStatus.__dataclass_fields__
     nodes = [NodeStatus(**{name: node[name] for name in fields})
              for node in raw["nodes"]]
-    known = {name: raw.get(name) for name in Status.__dataclass_fields__}
-    known.update(nodes=nodes, raw=raw)
+    known: Dict[str, Any] = {name: raw.get(name) for name in Status.__dataclass_fields__}
+    waiting = [Wait(wait["what"], wait["since"], wait["waited"], wait["for"])
+               for wait in raw.get("waiting") or []]
+    known.update(nodes=nodes, waiting=waiting, raw=raw)
     return Status(**known)
 
 
@@ -178,22 +222,71 @@ def _milliseconds(timeout: SupportsFloat) -> int:
 def events(root: str, interval: SupportsFloat = 1.0, timeout: SupportsFloat = 5.0,
            own_host: Optional[str] = None) -> Iterator[Event]:
     """What happens in a job, as it is seen by asking the scheduler every `interval` seconds, until
-    the scheduler answers no more. The first events say how the job is now.
+    the scheduler answers no more. The first events say how the job is now; then come those that
+    the scheduler has kept. One of an earlier version keeps none.
 
     Raises Timeout if no scheduler answers the first time.
     """
     pause = _numbers.seconds(interval, "interval")
-    before = status(root, timeout, own_host)
-    yield from changes(None, before, time.time())
+    before: Optional[Status] = None
+    reader = _Reader()
     while True:
-        time.sleep(pause)
         try:
-            now = status(root, timeout, own_host)
+            now = reader.ask(root, timeout, own_host)
         except errors.Timeout:
+            if before is None:
+                raise
             yield Event(time.time(), "end", f"the scheduler at {root} answers no more")
             return
         yield from changes(before, now, time.time())
+        yield from reader.take(now, time.time())
         before = now
+        if not reader.more:
+            time.sleep(pause)
+
+
+class _Reader:
+    """Reads what a scheduler has kept, each event once."""
+
+    def __init__(self) -> None:
+        self.more = False
+        self._after = 0
+        self._began: Optional[float] = None
+
+    def ask(self, root: str, timeout: SupportsFloat, own_host: Optional[str]) -> Status:
+        """How the job is, with what is not known yet of what has happened."""
+        library = _library.get()
+        after, no_points = self._after, 2**64 - 1
+        answer = _asked(
+            root, timeout, own_host, lambda job, text, size, got: library.pslite_job_events(
+                job, after, no_points, text, size, got))
+        return _status_of(json.loads(answer))
+
+    def take(self, now: Status, at: float) -> Iterator[Event]:
+        """The events of that answer."""
+        part = now.raw.get("chronicle")
+        self.more = bool(part and part["more"])
+        if not part:
+            return
+        if self._began not in (None, part["began"]):
+            # Its numbers are others: all of it is asked for.
+            self._after, self.more = 0, True
+            self._began = part["began"]
+            yield Event(at, "lost", "the scheduler was started again: its events are numbered anew",
+                        level="warning")
+            return
+        self._began = part["began"]
+        lost = part["first"] - self._after - 1
+        if lost > 0:
+            yield Event(at, "lost", f"{lost} events before the next one are not kept any more",
+                        level="warning", numbers={"events": float(lost)})
+            self._after += lost
+        for told in part["events"]:
+            self._after = told["number"]
+            moves = [Moved(move["from"], move["to"], move["bytes"])
+                     for move in told.get("moves", [])]
+            yield Event(told["time"], told["kind"], told["text"], told["node"], told["number"],
+                        told["level"], told["numbers"], told.get("reason", ""), moves)
 
 
 def changes(before: Optional[Status], now: Status, at: float) -> Iterator[Event]:

@@ -65,8 +65,8 @@ impl Chronicle {
         self.points.is_due(now)
     }
 
-    /// So long do rounds take now; when that is, the point is told here. It is left out if it comes
-    /// too soon after the last one, or if no round has ended since.
+    /// So long do rounds take now. (The point need not say when that is.) It is left out if it
+    /// comes too soon after the last one, or if no round has ended since.
     pub fn add_point(&mut self, now: Duration, point: RoundPoint) {
         self.points.add(now, point);
     }

@@ -1,6 +1,7 @@
 //! Schedulers and servers without an application, and questions to the scheduler of a job.
 
 use super::*;
+use pslite_core::wire::chronicle::ChronicleQuestion;
 
 entry! {
     fn pslite_serve_scheduler(node: *mut CNode) {
@@ -13,6 +14,19 @@ entry! {
         job: *const CJob, text: *mut c_char, capacity: usize, size: *mut usize,
     ) {
         let status = operator_of(job)?.status()?;
+        put_all(status.json().as_bytes(), text.cast::<u8>(), capacity, size);
+        Ok(())
+    }
+    fn pslite_job_events(
+        job: *const CJob,
+        after_event: u64,
+        after_point: u64,
+        text: *mut c_char,
+        capacity: usize,
+        size: *mut usize,
+    ) {
+        let asked = ChronicleQuestion { after_event, after_point };
+        let status = operator_of(job)?.chronicle(asked)?;
         put_all(status.json().as_bytes(), text.cast::<u8>(), capacity, size);
         Ok(())
     }
