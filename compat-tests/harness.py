@@ -64,7 +64,7 @@ def build_examples():
     """Builds those programs, if they are not. In the very words of `build` in scripts/test: for a
     program alone cargo compiles the library anew."""
     words = (f"cargo build --quiet --profile {PROFILE} --lib --bins "
-             "--example optimizer_steps --example read_pickle")
+             "--example optimizer_steps --example read_pickle --example openmetrics")
     subprocess.run(words.split(), cwd=ROOT, check=True, timeout=390)
 
 

@@ -6,9 +6,13 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use pslite::observe::EVENTS;
 use pslite::observe::events::EventRow;
+use pslite::observe::exposition::FamilyRow;
+use pslite::observe::job::JOB_FAMILIES;
+use pslite::observe::process::PROCESS_FAMILIES;
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -96,19 +100,41 @@ fn no_link_leads_nowhere() {
     assert!(checked > 10, "only {checked} links were found");
 }
 
-/// `docs/metrics.md` has the event list as its table: `UPDATE_DOCS=1` writes it anew.
+/// `docs/metrics.md` has the event list as a table: `UPDATE_DOCS=1` writes it anew.
 #[test]
 fn every_metric_is_documented() {
-    const BEGIN: &str = "| name | unit | kind | labels | meaning |\n|---|---|---|---|---|\n";
-    let mut table = BEGIN.to_owned();
+    let mut rows = String::new();
     for (_, event) in EVENTS {
         let labels: Vec<&str> = event.labels.iter().map(|label| label.name()).collect();
-        let EventRow { name, unit, text, .. } = event;
+        let EventRow { name, exposed, unit, text, .. } = event;
         let (kind, labels) = (event.kind.name(), labels.join(", "));
-        table += &format!("| `{name}` | {unit} | {kind} | {labels} | {text} |\n");
+        rows += &format!("| `{name}` | `{exposed}` | {unit} | {kind} | {labels} | {text} |\n");
     }
+    is_documented(&["name", "exposed", "unit", "kind", "labels", "meaning"], &rows);
+}
+
+/// Likewise what is only in the OpenMetrics text.
+#[test]
+fn every_exposed_family_is_documented() {
+    let mut rows = String::new();
+    for row in JOB_FAMILIES.iter().chain(PROCESS_FAMILIES) {
+        let FamilyRow { name, text, .. } = row;
+        let (kind, labels) = (row.kind.name(), row.labels.join(", "));
+        rows += &format!("| `{name}` | {kind} | {labels} | {text} |\n");
+    }
+    is_documented(&["exposed", "kind", "labels", "meaning"], &rows);
+}
+
+/// `docs/metrics.md` has the table with these columns and rows.
+fn is_documented(columns: &[&str], rows: &str) {
+    let rule = "|---".repeat(columns.len());
+    let begin = format!("| {} |\n{rule}|\n", columns.join(" | "));
+    let table = format!("{begin}{rows}");
+    // Both tables are in one page.
+    static PAGE: Mutex<()> = Mutex::new(());
+    let _guard = PAGE.lock();
     let page = read("docs/metrics.md");
-    let start = page.find(BEGIN).unwrap();
+    let start = page.find(&begin).unwrap();
     let end = start + page[start..].find("\n\n").map_or(page.len() - start, |at| at + 1);
     if std::env::var_os("UPDATE_DOCS").is_some() {
         let new = format!("{}{table}{}", &page[..start], &page[end..]);

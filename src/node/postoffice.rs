@@ -539,6 +539,16 @@ impl Postoffice {
         })
     }
 
+    /// The same as an OpenMetrics 1.0 text, which Prometheus reads; of a scheduler also how the job
+    /// is, and what the other nodes have counted if its settings say that it shows that
+    /// (`docs/metrics.md`).
+    ///
+    /// # Errors
+    /// The node is not started.
+    pub fn openmetrics(&self) -> Result<String> {
+        Ok(self.running()?.openmetrics())
+    }
+
     /// The ids behind a group or an id: workers, then servers, then the scheduler
     /// (postoffice.cc:44).
     ///

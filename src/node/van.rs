@@ -10,17 +10,20 @@ mod clock;
 mod early;
 mod elastic;
 mod end;
+mod exposition;
 mod held;
 mod inline_handler;
 mod job;
 mod membership;
 mod metrics;
 mod native;
+mod next_totals;
 mod receive;
 mod saving;
 mod setup;
 mod status;
 mod topics;
+mod totals;
 mod waiting;
 
 pub(crate) use waiting::Meeting;
@@ -48,6 +51,7 @@ use held::HeldMessages;
 use inline_handler::InlineHandler;
 use job::Job;
 use native::DataPlane;
+use next_totals::NextTotals;
 use pslite_core::cluster::{Cluster, Event, JobFailure, JobFailureKind};
 use pslite_core::delivery::{ResendConfig, Resender};
 use pslite_core::wire::{self, Message, Node, NodeId, Role};
@@ -100,6 +104,8 @@ pub(crate) struct Van {
     tunnels: Option<Tunnels>,
     /// The warning that the metrics file cannot be written was logged.
     metrics_failed: Mutex<bool>,
+    /// When the scheduler is told what this node has counted.
+    next_totals: NextTotals,
 }
 
 impl Van {
@@ -160,6 +166,7 @@ impl Van {
             tunnels,
             inline_handler: InlineHandler::default(),
             metrics_failed: Mutex::default(),
+            next_totals: NextTotals::default(),
             on_failure,
             threads: Mutex::new(Vec::new()),
             transport,

@@ -254,7 +254,10 @@ mod tests {
                 r#"{"name":"messages","peer":"unnamed","direction":"received","#,
                 r#""kind":"control","value":2}"#,
             ),
-            r#"{"name":"store_time","peer":"worker1","kind":"pull","count":1,"buckets":[0,0,1]}"#,
+            concat!(
+                r#"{"name":"store_time","peer":"worker1","kind":"pull","count":1,"#,
+                r#""sum":3,"buckets":[0,0,1]}"#,
+            ),
         ] {
             assert!(text.contains(part), "{part} is not in {text}");
         }

@@ -1,6 +1,6 @@
 //! What the transports count about each peer, in each direction. Cheap enough to be always on.
 
-use pslite_observe::histogram::BUCKETS;
+use pslite_observe::histogram::HistogramCounts;
 
 /// What was counted about one direction of one peer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,7 +36,6 @@ pub struct PeerCounters {
     pub unconfirmed: u64,
     /// The most that waited.
     pub waiting_max: u64,
-    /// Time from the call of `send` to the last byte's leaving: bucket n counts those that took
-    /// less than 2^n microseconds and not less than half of it. Outgoing only.
-    pub latency: [u64; BUCKETS],
+    /// Time from the call of `send` to the last byte's leaving. Outgoing only.
+    pub latency: HistogramCounts,
 }

@@ -288,6 +288,8 @@ mod tests {
             state_bytes: 2 * bytes,
             computes: None,
             waits: None,
+            heard: None,
+            totals: None,
         }
     }
 
@@ -337,6 +339,10 @@ mod tests {
             uncopied: 0,
             settings: Vec::new(),
             chronicle: None,
+            rounds: None,
+            moved: Vec::new(),
+            advised_servers: None,
+            oldest_waits: Vec::new(),
         };
         let mut alone = Status { uncopied: 2, ..status.clone() };
         assert!(table(&alone).contains("\n2 of 2 pieces have no copy: they are being made\n"));

@@ -2,6 +2,7 @@
 //! Values only; what is said of them is made elsewhere.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::Cluster;
 use super::alike::SettingStatus;
@@ -41,6 +42,14 @@ pub enum MemberState {
     Back,
 }
 
+impl MemberState {
+    /// True if it is not in the job any more.
+    #[must_use]
+    pub const fn is_gone(self) -> bool {
+        matches!(self, Self::Dead | Self::Released)
+    }
+}
+
 /// What a server owns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Owned {
@@ -63,6 +72,8 @@ pub struct MemberOverview<'a> {
     pub state: MemberState,
     /// What it owns.
     pub owned: Owned,
+    /// When something was last heard of it; none if it sends no signs of life, or is gone.
+    pub heard: Option<Duration>,
 }
 
 /// The job as this node knows it; the scheduler knows most.
@@ -103,6 +114,7 @@ impl Cluster {
             rank: if self.ready { id_to_rank(node.id) } else { 0 },
             state: self.state_of(node.id),
             owned: owned.get(&node.id).copied().unwrap_or_default(),
+            heard: self.signs.heard.get(&node.id).copied(),
         });
         Overview {
             phase,

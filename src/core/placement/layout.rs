@@ -98,6 +98,34 @@ pub struct Plan {
     pub moved_bytes: u64,
     /// Why, for people.
     pub reason: String,
+    /// The same in a word.
+    pub occasion: MoveOccasion,
+}
+
+/// What plans are made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MoveOccasion {
+    /// Rounds become shorter.
+    Shorter,
+    /// A server that may hold pieces has none.
+    Joins,
+    /// A server is to hold none, or is gone.
+    Leaves,
+    /// Rounds had become longer.
+    Back,
+}
+
+impl MoveOccasion {
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Shorter => "shorter",
+            Self::Joins => "joins",
+            Self::Leaves => "leaves",
+            Self::Back => "back",
+        }
+    }
 }
 
 impl fmt::Display for Plan {
@@ -314,7 +342,9 @@ mod tests {
     fn a_plan_for_people() {
         let (moves, reason) = (vec![step(1, 0, 8, 8, 10)], "node 8 is slowest".to_owned());
         let (before, predicted, moved_bytes) = (2.0, 1.25, 3_456_789);
-        let plan = Plan { moves, before, predicted, bound: Some(1.2), moved_bytes, reason };
+        let occasion = MoveOccasion::Shorter;
+        let plan =
+            Plan { moves, before, predicted, bound: Some(1.2), moved_bytes, reason, occasion };
         let text = "node 8 is slowest: 1 moves, 3.5 MB; a round of 2.000 s becomes one of 1.250 \
             s; the \
                     bound is 1.200 s";

@@ -6,16 +6,18 @@ use std::time::Duration;
 
 use super::lines::LogLines;
 use super::probes::{ProbePair, Probes};
+use super::status::MovedStatus;
 use super::times::{RoundTimes, WorkerTime};
 use crate::chronicle::{JobEventKind, MovedShare, NewEvent};
 use crate::cluster::Cluster;
 use crate::cluster::claims::{Piece, Pieces};
 use crate::placement::cost::Replicas;
-use crate::placement::layout::{Move, PieceLoad, Plan};
+use crate::placement::layout::{Move, MoveOccasion, PieceLoad, Plan};
 use crate::placement::links::PROBE_AFTER;
 use crate::placement::measured::Measured;
 use crate::placement::planner::{
-    Advice, Duty, Members, PlacementSettings, Planner, Report, ServerMember, Status, WorkerMember,
+    Advice, Duty, Members, PlacementSettings, Planner, Report, ServerMember, ServerStep, Status,
+    WorkerMember,
 };
 use crate::placement::stragglers::{IterationTime, SlowWorker};
 use crate::random::Random;
@@ -69,6 +71,8 @@ pub(super) struct KeyPlanner {
     round_seconds: f64,
     /// The newest round that some worker has finished.
     round: Option<u64>,
+    /// Bytes that plans have moved.
+    moved: BTreeMap<MoveOccasion, u64>,
     random: Random,
     /// When it was last said what is counted on.
     described: Duration,
@@ -104,6 +108,7 @@ impl KeyPlanner {
             ordered: false,
             round_seconds: 0.0,
             round: None,
+            moved: BTreeMap::new(),
             random: Random::new(seed),
             described: Duration::ZERO,
             advised: [None; 2],
@@ -142,6 +147,7 @@ impl KeyPlanner {
         }
         if let Some(rounds) = rounds {
             self.round_seconds = rounds.round_seconds;
+            self.round = self.round.max(Some(rounds.last_round));
             self.planner.report(now, Report::Rounds(rounds));
         }
         if let Some(round) = progress {
@@ -219,6 +225,8 @@ impl KeyPlanner {
         };
         self.held_by = None;
         self.ordered = true;
+        let bytes = self.moved.entry(plan.occasion).or_default();
+        *bytes = bytes.saturating_add(plan.moved_bytes);
         lines.say(moved(&plan, cluster.pieces()));
         KeyDecision::Moves(plan.moves.iter().map(order).collect())
     }
@@ -281,6 +289,12 @@ impl KeyPlanner {
             limit: note(&status, exchange),
             no_plan: status.no_plan.as_ref().map(ToString::to_string).unwrap_or_default(),
             advice: advised(&status),
+            advised: steps(&status),
+            moved: self
+                .moved
+                .iter()
+                .map(|(occasion, bytes)| moved_status(*occasion, *bytes))
+                .collect(),
             trees: None,
         }
     }
@@ -327,6 +341,19 @@ fn note(status: &Status, exchange: bool) -> String {
 fn advised(status: &Status) -> String {
     let texts = status.advice.iter().flatten().map(ToString::to_string);
     texts.collect::<Vec<_>>().join("; ")
+}
+
+/// Servers more, or fewer.
+fn steps(status: &Status) -> i8 {
+    let step = |advice: &Advice| match advice.step {
+        ServerStep::More => 1,
+        ServerStep::Fewer(_) => -1,
+    };
+    status.advice.iter().flatten().map(step).sum()
+}
+
+fn moved_status(occasion: MoveOccasion, bytes: u64) -> MovedStatus {
+    MovedStatus { reason: occasion.name().to_owned(), bytes }
 }
 
 fn told(plan: &Plan) -> String {

@@ -1,10 +1,13 @@
 //! What a scheduler knows beside the membership, decides and shows: where keys are and along which
-//! trees rounds go (`planners`), who waits for whom (`waits`, `open_wait`, `circle`) and how the
-//! job is (`status`, of which the planners and the coordinators bring their parts). Reads the
-//! membership; what it is to change there goes to it as events. Pure; time is an argument.
+//! What a scheduler knows beside the membership, decides and shows: where keys are and along which
+//! trees rounds go (`planners`), who waits for whom (`waits`, `open_wait`, `circle`), what nodes
+//! have counted (`counted`) and how the job is (`status`, of which the planners and the coordinators
+//! bring their parts). Reads the membership; what it is to change there goes to it as events. Pure;
+//! time is an argument.
 
 mod advice;
 mod circle;
+mod counted;
 mod key_planner;
 mod lines;
 mod open_wait;
@@ -17,12 +20,14 @@ mod times;
 mod tree_planner;
 mod waits;
 
+pub use counted::CounterBook;
 pub use lines::{LogLine, LogLines};
 pub use overview::StatusParts;
 pub use planners::Planners;
 pub use settings::PlannerSettings;
 pub use status::{
-    CircleStatus, LinkStatus, NodeStatus, Status, TreeStatus, TreesStatus, WaitStatus,
+    CircleStatus, LinkStatus, MovedStatus, NodeStatus, OldestWait, Status, TreeStatus, TreesStatus,
+    WaitStatus,
 };
 pub use times::{RoundTimes, WorkerTime};
 pub use tree_planner::{TreeAnswer, TreeJob};

@@ -2,16 +2,19 @@
 //! of the coordinators and of those who watch waits. Each part is brought by its owner; none is
 //! kept.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::advice::exchange_advice;
-use super::status::{NodeStatus, Status};
-use super::times::{RoundTimes, WorkerTime};
+use super::status::{NodeStatus, OldestWait, Status};
+use super::times::RoundTimes;
 use super::waits::WaitOverview;
 use crate::chronicle::ChroniclePart;
 use crate::cluster::{Cluster, MemberOverview, MemberState, Phase};
 use crate::wire::balance::SessionStatus;
+use crate::wire::counters::NodeTotals;
 use crate::wire::exchange::status::ExchangeStatus;
+use crate::wire::{NodeId, Role};
 
 /// What the membership does not know.
 #[derive(Clone, Debug, Default)]
@@ -24,23 +27,48 @@ pub struct StatusParts {
     pub exchanges: Vec<ExchangeStatus>,
     /// Who waits for whom ([`WaitWatch`](super::WaitWatch)).
     pub waiting: WaitOverview,
+    /// The same as numbers.
+    pub oldest_waits: Vec<OldestWait>,
     /// What has happened, if that was asked for.
     pub chronicle: Option<ChroniclePart>,
+    /// What nodes have counted ([`CounterBook`](super::CounterBook)).
+    pub totals: BTreeMap<NodeId, NodeTotals>,
+    /// The time, by the membership's clock.
+    pub now: Duration,
 }
 
 impl Status {
     /// How the job is, as this node knows it; the scheduler knows most.
     #[must_use]
     pub fn of(cluster: &Cluster, parts: StatusParts) -> Self {
-        let StatusParts { times, sessions, exchanges, waiting, chronicle } = parts;
+        let StatusParts {
+            times,
+            sessions,
+            exchanges,
+            waiting,
+            oldest_waits,
+            chronicle,
+            totals,
+            now,
+        } = parts;
         let WaitOverview { lines, waits, circle } = waiting;
         let (config, policy, overview) = (cluster.config(), cluster.policy(), cluster.overview());
         // Requests of an exchange go on beside the program's iterations.
         let iterates = cluster.exchange().is_none();
         let node = |member: &MemberOverview<'_>| {
             let time = times.workers.get(&member.node.id).filter(|_| iterates);
-            status_of(member, time)
+            NodeStatus {
+                computes: seconds(time.map(|time| time.computes)),
+                waits: seconds(time.map(|time| time.waits)),
+                heard: seconds(member.heard.map(|at| now.saturating_sub(at))),
+                totals: totals.get(&member.node.id).filter(|_| !member.state.is_gone()).copied(),
+                ..status_of(member)
+            }
         };
+        let advised_servers = cluster.is_ready().then(|| {
+            let count = overview.members.iter().filter(|member| serves(member)).count();
+            count.saturating_add_signed(times.advised.into())
+        });
         Self {
             scheduler: config.scheduler.address(),
             phase: phase(overview.phase).to_owned(),
@@ -70,6 +98,10 @@ impl Status {
             uncopied: overview.uncopied,
             settings: overview.settings,
             chronicle,
+            rounds: times.round,
+            moved: times.moved,
+            advised_servers,
+            oldest_waits,
         }
     }
 }
@@ -78,7 +110,13 @@ fn seconds(time: Option<Duration>) -> Option<f64> {
     time.map(|time| time.as_secs_f64())
 }
 
-fn status_of(member: &MemberOverview<'_>, time: Option<&WorkerTime>) -> NodeStatus {
+/// A server that is to stay.
+fn serves(member: &MemberOverview<'_>) -> bool {
+    let stays = !member.state.is_gone() && member.state != MemberState::Draining;
+    member.node.role == Role::Server && stays
+}
+
+fn status_of(member: &MemberOverview<'_>) -> NodeStatus {
     NodeStatus {
         role: member.node.role.name().to_owned(),
         rank: member.rank,
@@ -88,8 +126,10 @@ fn status_of(member: &MemberOverview<'_>, time: Option<&WorkerTime>) -> NodeStat
         pieces: member.owned.pieces,
         bytes: member.owned.bytes,
         state_bytes: member.owned.state_bytes,
-        computes: seconds(time.map(|time| time.computes)),
-        waits: seconds(time.map(|time| time.waits)),
+        computes: None,
+        waits: None,
+        heard: None,
+        totals: None,
     }
 }
 
@@ -120,7 +160,6 @@ mod tests {
     use super::super::status::{CircleStatus, WaitStatus};
     use super::*;
     use crate::cluster::tests::config;
-    use crate::wire::Role;
 
     #[test]
     fn status_shows_what_each_owner_brings() {
@@ -156,6 +195,7 @@ mod tests {
             ("a card", &["a barrier".into()][..])
         );
         assert_eq!((&status.waiting[..], status.circle[0].node), (&[wait][..], 9));
+        assert_eq!(status.advised_servers, None, "it is not complete");
         assert_eq!(status.sessions, sessions);
         let json = status.json();
         assert!(

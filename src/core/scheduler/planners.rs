@@ -108,7 +108,7 @@ impl Planners {
         let exchange = cluster.exchange().is_some();
         let mut times = self.keys.times(now, exchange);
         if self.expects(&mut times) {
-            (times.no_plan, times.advice) = Default::default();
+            (times.no_plan, times.advice, times.advised) = Default::default();
             times.limit = if exchange { String::new() } else { self.keys.held_up(now) };
             times.trees = self.trees.status(now, cluster, settings);
         }

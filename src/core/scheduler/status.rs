@@ -6,6 +6,7 @@ use crate::chronicle::ChroniclePart;
 use crate::cluster::alike::SettingStatus;
 use crate::wire::NodeId;
 use crate::wire::balance::SessionStatus;
+use crate::wire::counters::NodeTotals;
 use crate::wire::exchange::status::ExchangeStatus;
 
 /// What `pslite status` shows.
@@ -87,6 +88,19 @@ pub struct Status {
     /// scheduler is of an earlier version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chronicle: Option<ChroniclePart>,
+    /// The newest round that a worker has told of; none: no worker measures.
+    #[serde(default)]
+    pub rounds: Option<u64>,
+    /// What the planner has ordered to move so far, by reason.
+    #[serde(default)]
+    pub moved: Vec<MovedStatus>,
+    /// How many servers are advised: as many as hold values, or are to, and one more or one fewer
+    /// if that would pay. None before the job is complete.
+    #[serde(default)]
+    pub advised_servers: Option<usize>,
+    /// The longest wait for each node for which somebody waits.
+    #[serde(default)]
+    pub oldest_waits: Vec<OldestWait>,
 }
 
 /// A barrier, or a round, that waits.
@@ -110,6 +124,25 @@ pub struct CircleStatus {
     pub what: String,
     /// For which node, which is in the next one.
     pub node: NodeId,
+}
+
+/// What has moved for one reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MovedStatus {
+    /// `shorter` (rounds become shorter), `joins` (a server has nothing yet), `leaves` (a server
+    /// gives up what it has, or is dead), `back` (rounds had become longer).
+    pub reason: String,
+    /// Bytes of values, and of what belongs to them.
+    pub bytes: u64,
+}
+
+/// The longest wait for a node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OldestWait {
+    /// For whom.
+    pub node: NodeId,
+    /// For so many seconds.
+    pub seconds: f64,
 }
 
 /// Trees of sites, and the links between these; or of nodes, if they were not planned for links.
@@ -181,6 +214,12 @@ pub struct NodeStatus {
     /// other workers.
     #[serde(default)]
     pub waits: Option<f64>,
+    /// Seconds since something was heard of it; none if it sends no signs of life, or is gone.
+    #[serde(default)]
+    pub heard: Option<f64>,
+    /// What it has counted, if the scheduler shows that, and the node is not gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub totals: Option<NodeTotals>,
 }
 
 impl Status {

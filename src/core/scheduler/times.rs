@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::status::TreesStatus;
+use super::status::{MovedStatus, TreesStatus};
 use crate::chronicle::RoundPoint;
 use crate::wire::NodeId;
 
@@ -36,6 +36,10 @@ pub struct RoundTimes {
     pub no_plan: String,
     /// For people: whether one server more, or one fewer, would pay.
     pub advice: String,
+    /// The same as a number: servers more, or fewer.
+    pub advised: i8,
+    /// What was ordered to move, by reason.
+    pub moved: Vec<MovedStatus>,
     /// The trees that rounds go along; none: they go straight to the servers, or nobody knows of
     /// links.
     pub trees: Option<Arc<TreesStatus>>,

@@ -4,6 +4,8 @@
 //!
 //! [`Topic::Stall`]: crate::wire::topic::Topic::Stall
 
+mod oldest;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 

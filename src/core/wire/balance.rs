@@ -7,6 +7,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::ids::NodeId;
+
 /// What a message says, and who sends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
@@ -286,4 +288,17 @@ pub struct SessionStatus {
     pub epoch: u64,
     /// Where batches are dealt: which part of the epoch was dealt, from 0 to 1.
     pub dealt: f64,
+    /// How many samples each worker that takes part computes in an iteration. Where batches are
+    /// dealt: how many a batch has.
+    #[serde(default)]
+    pub samples: Vec<WorkerSamples>,
+}
+
+/// The batch of a worker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerSamples {
+    /// The worker.
+    pub node: NodeId,
+    /// How many samples it has.
+    pub samples: u32,
 }

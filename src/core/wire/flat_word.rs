@@ -40,6 +40,8 @@ pub(super) enum WordKind {
     Routes = 13,
     Overlay = 14,
     Exchange = 15,
+    /// The topic `Counters`.
+    Counters = 16,
     /// The topic `Stall`.
     Stalled = 20,
     GivesUp = 40,
@@ -161,6 +163,7 @@ impl From<FlatWord> for Word {
                 flat.overlay.map_or(Self::Unknown, |overlay| Self::Overlay { epoch, overlay })
             }
             Ok(WordKind::Exchange) => Self::of_topic(Topic::Exchange, told, 0),
+            Ok(WordKind::Counters) => Self::of_topic(Topic::Counters, told, 0),
             Ok(WordKind::Stalled) => {
                 let bytes = flat.stalled.map_or_else(Bytes::new, |stalled| stalled.bytes());
                 Self::of_topic(Topic::Stall, bytes, 0)
@@ -236,6 +239,7 @@ fn about(topic: Topic, bytes: Bytes, epoch: u64) -> FlatWord {
     match topic {
         Topic::Batches => FlatWord { told: bytes, ..of(WordKind::Balance) },
         Topic::Exchange => FlatWord { told: bytes, ..of(WordKind::Exchange) },
+        Topic::Counters => FlatWord { told: bytes, ..of(WordKind::Counters) },
         Topic::Measure => FlatWord { report: bytes, epoch, ..of(WordKind::Report) },
         Topic::Probe => {
             let node = ProbeRequest::read(&bytes).unwrap_or_default().to;
@@ -361,6 +365,7 @@ mod tests {
             FlatWord { routes: routes(), ..under(WordKind::Routes) },
             FlatWord { overlay: all.overlay, ..under(WordKind::Overlay) },
             FlatWord { told: BYTES, ..of(WordKind::Exchange) },
+            FlatWord { told: BYTES, ..of(WordKind::Counters) },
             FlatWord { stalled: Some(stalled()), ..of(WordKind::Stalled) },
             asked(WordKind::GivesUp),
             FlatWord { told: BYTES, number: 1, ..of(WordKind::Save) },
@@ -388,6 +393,7 @@ mod tests {
         let cases = [
             (Topic::Batches, BYTES, FlatWord { told: BYTES, ..of(WordKind::Balance) }),
             (Topic::Exchange, BYTES, FlatWord { told: BYTES, ..of(WordKind::Exchange) }),
+            (Topic::Counters, BYTES, FlatWord { told: BYTES, ..of(WordKind::Counters) }),
             (Topic::Measure, BYTES, FlatWord { report: BYTES, ..under(WordKind::Report) }),
             (Topic::Probe, probe, FlatWord { node: 8, ..under(WordKind::Probe) }),
             (
@@ -419,7 +425,11 @@ mod tests {
             let known = WordKind::try_from(kind);
             let of_topic = matches!(
                 known,
-                Ok(WordKind::Balance | WordKind::Exchange | WordKind::Probe | WordKind::Stalled)
+                Ok(WordKind::Balance
+                    | WordKind::Exchange
+                    | WordKind::Counters
+                    | WordKind::Probe
+                    | WordKind::Stalled)
             );
             assert_eq!(matches!(word, Word::Topic { .. }), of_topic, "{known:?}");
             assert!(known.is_ok() || word == Word::Unknown, "{kind}");

@@ -157,6 +157,8 @@ pub mod ability {
     /// A server whose store keeps the keys of a customer apart that has its own; a worker that puts
     /// such keys where they lie (`docs/design.md`, "Customers with keys of their own").
     pub const OWN_KEYS: u64 = 1 << 10;
+    /// A scheduler that shows what all nodes have counted: they tell it (`docs/metrics.md`).
+    pub const SHOWS_METRICS: u64 = 1 << 11;
 }
 
 /// One node as the wire describes it.
@@ -223,6 +225,12 @@ impl Node {
     #[must_use]
     pub const fn keeps_keys_apart(&self) -> bool {
         self.is_ours() && self.abilities & ability::OWN_KEYS != 0
+    }
+
+    /// True if this scheduler wants to be told what others count.
+    #[must_use]
+    pub const fn shows_metrics(&self) -> bool {
+        self.is_ours() && self.abilities & ability::SHOWS_METRICS != 0
     }
 
     /// `host:port`.

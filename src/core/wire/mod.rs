@@ -4,14 +4,15 @@
 //! has the frames between two of our own nodes, `elastic` what they say about pieces that move,
 //! `transfer` what servers say to each other, `word` what they and the scheduler do,
 //! `flat_transfer` and `flat_word` the bytes of these, `topic` what of that the membership only
-//! passes on, `balance` about batch sizes, `agreement` about what all workers have to say alike,
-//! `chronicle` what an operator asks of what happened, `exchange` how workers train while deltas
-//! travel; `socks` what is said to tunnels.
+//! passes on, `balance` about batch sizes, `counters` about what nodes have counted, `agreement`
+//! about what all workers have to say alike, `chronicle` what an operator asks of what happened,
+//! `exchange` how workers train while deltas travel; `socks` what is said to tunnels.
 
 pub mod agreement;
 pub mod balance;
 pub mod byteps;
 pub mod chronicle;
+pub mod counters;
 pub mod decode;
 pub mod dialect;
 pub mod elastic;

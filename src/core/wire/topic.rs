@@ -22,6 +22,10 @@ pub enum Topic {
     /// A server, or a worker of what goes along a tree, tells the scheduler which round has waited
     /// for long ([`StalledRound`](super::elastic::StalledRound)); no bytes: none does any more.
     Stall,
+    /// A server or worker tells the scheduler what it has counted
+    /// ([`NodeTotals`](super::counters::NodeTotals)), if that says that it shows it
+    /// ([`ability::SHOWS_METRICS`](super::ability::SHOWS_METRICS)).
+    Counters,
     /// One that this version does not know: it is passed on, and nobody listens. The number counts
     /// those from the first kind that is left to them.
     Later(u8),

@@ -48,6 +48,7 @@ impl Van {
                 self.plan();
             }
             self.balance();
+            self.tell_totals();
             self.event(Event::Tick);
             self.look_at_waits();
             self.rest();

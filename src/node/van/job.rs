@@ -12,7 +12,7 @@ use crate::error::{NodeError, Result};
 use crate::journal::Journal;
 use crate::sync::lock;
 use pslite_core::cluster::{Cluster, JobFailure};
-use pslite_core::scheduler::WaitWatch;
+use pslite_core::scheduler::{CounterBook, WaitWatch};
 use pslite_core::wire::NodeId;
 
 /// See the module.
@@ -43,6 +43,8 @@ pub(super) struct Core {
     pub(super) journal: Option<Journal>,
     /// A scheduler's.
     pub(super) waits: WaitWatch,
+    /// A scheduler's that shows it: what nodes have counted.
+    pub(super) counted: CounterBook,
 }
 
 impl Job {
@@ -59,6 +61,7 @@ impl Job {
                 channels: BTreeMap::new(),
                 journal,
                 waits: WaitWatch::new(limit),
+                counted: CounterBook::default(),
             }),
             changed: Condvar::new(),
             trouble: AtomicBool::new(false),
@@ -140,6 +143,7 @@ impl Job {
     /// A node is lost.
     pub(super) fn lose(&self, core: &mut Core, id: NodeId, reason: String) {
         core.lost.insert(id, reason);
+        core.counted.forget(id);
         core.channels.remove(&id);
         self.trouble.store(true, Ordering::Release);
     }
@@ -147,6 +151,7 @@ impl Job {
     /// Another node has taken its place.
     pub(super) fn replace(&self, core: &mut Core, id: NodeId) {
         core.lost.remove(&id);
+        core.counted.forget(id);
         if core.lost.is_empty() && core.failure.is_none() {
             self.trouble.store(false, Ordering::Release);
         }
@@ -170,6 +175,7 @@ mod tests {
     use crate::running::fake;
     use crate::van::setup::cluster_config;
     use pslite_core::cluster::JobFailureKind;
+    use pslite_core::wire::counters::NodeTotals;
     use pslite_core::wire::server_id;
     use std::sync::Arc;
     use std::thread;
@@ -190,8 +196,11 @@ mod tests {
         assert_eq!(says(job.check_peer(one)), "fine");
         let mut core = job.lock();
         core.channels.insert(one, true);
+        core.counted.told(one, &NodeTotals::default().bytes());
+        core.counted.told(other, &NodeTotals::default().bytes());
         job.lose(&mut core, one, "it is gone".to_owned());
         assert!(core.channels.is_empty());
+        assert!(core.counted.totals().keys().eq([&other]), "what it has counted goes with it");
         drop(core);
         assert!(says(job.check_peer(one)).contains("it is gone"));
         assert_eq!(says(job.check_peer(other)), "fine");

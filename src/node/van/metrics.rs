@@ -17,7 +17,7 @@ use pslite_core::wire::exchange::word::ExchangeReport;
 use pslite_core::wire::{EMPTY, Role};
 use pslite_observe::log::{self, Level};
 use pslite_observe::snapshot::peer_name;
-use pslite_observe::{Counted, Label, MetricsFile, Snapshot, Value};
+use pslite_observe::{Counted, Label, MetricsFile, MetricsLine, Snapshot, Value};
 use pslite_transport::native::PeerCounters;
 
 impl Van {
@@ -25,18 +25,19 @@ impl Van {
     pub(crate) fn metrics(&self) -> String {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |t| t.as_secs_f64());
         let id = self.my_id();
-        let rank = if id == EMPTY { -1 } else { pslite_core::wire::id_to_rank(id) };
-        format!(
-            "{{\"time\":{time:.3},\"uptime\":{:.3},\"role\":\"{}\",\"rank\":{rank},\"pid\":{},\
-             \"metrics\":{}}}",
-            self.now().as_secs_f64(),
-            self.state.settings.role.name(),
-            std::process::id(),
-            self.snapshot().json()
-        )
+        let line = MetricsLine {
+            time,
+            uptime: self.now().as_secs_f64(),
+            role: self.state.settings.role.name(),
+            rank: if id == EMPTY { -1 } else { pslite_core::wire::id_to_rank(id) },
+            pid: std::process::id(),
+            metrics: &self.snapshot(),
+        };
+        line.json()
     }
 
-    fn snapshot(&self) -> Snapshot {
+    /// All counts so far.
+    pub(super) fn snapshot(&self) -> Snapshot {
         let mut snapshot = Snapshot::default();
         self.state.traffic.read(&mut snapshot);
         let queued = (self.customers.queued() + self.early.waiting()) as u64;
@@ -100,13 +101,17 @@ impl Van {
         }
     }
 
+    /// The name of this node in its numbers; without a rank its role alone.
+    pub(super) fn my_name(&self) -> String {
+        match (self.state.settings.role, self.my_id()) {
+            (Role::Scheduler, _) => Role::Scheduler.name().to_owned(),
+            (role, EMPTY) => role.name().to_owned(),
+            (role, id) => format!("{}{}", role.name(), pslite_core::wire::id_to_rank(id)),
+        }
+    }
+
     fn append_metrics(&self, file: &MetricsFile) {
-        let id = self.my_id();
-        let who = if id == EMPTY {
-            self.state.settings.role.name().to_owned()
-        } else {
-            my_name(self, id)
-        };
+        let who = self.my_name();
         let error = match file.append(&who, &self.metrics()) {
             Ok(()) => return,
             Err(error) => error,
@@ -117,13 +122,6 @@ impl Van {
             let path = file.path(&who);
             log::write(Level::Warning, &format!("PSLITE_METRICS: cannot write {path}: {error}"));
         }
-    }
-}
-
-fn my_name(van: &Van, id: i32) -> String {
-    match van.state.settings.role {
-        Role::Scheduler => Role::Scheduler.name().to_owned(),
-        role => format!("{}{}", role.name(), pslite_core::wire::id_to_rank(id)),
     }
 }
 
@@ -155,5 +153,5 @@ fn carried(snapshot: &mut Snapshot, peer: &str, counters: &PeerCounters) {
     ] {
         snapshot.add(event, &labels, Value::Number(number));
     }
-    snapshot.add(Counted::SendTime, &labels, Value::Times(Box::new(counters.latency)));
+    snapshot.add(Counted::SendTime, &labels, Value::Times(Box::new(counters.latency.clone())));
 }

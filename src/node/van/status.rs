@@ -1,6 +1,6 @@
 //! What a scheduler shows of the job, and says of it by itself: who waits for whom, and, if an
-//! operator asks, how the job is. Brings together what the membership, the planner and the
-//! coordinators know. May touch the van; decides nothing itself.
+//! operator or a scrape asks, how the job is. Brings together what the membership, the planner and
+//! the coordinators know. May touch the van; decides nothing itself.
 
 use super::Van;
 use super::job::Core;
@@ -30,12 +30,16 @@ impl Van {
     }
 
     fn status(&self, core: &Core) -> Status {
+        let now = self.now();
         let parts = StatusParts {
             times: self.planning.times(&self.state, &core.cluster),
             sessions: self.training.status(),
             exchanges: self.training.exchange.status(),
-            waiting: core.waits.waiting(self.now(), &core.cluster),
+            waiting: core.waits.waiting(now, &core.cluster),
+            oldest_waits: core.waits.oldest(now, &core.cluster),
             chronicle: None,
+            totals: core.counted.totals().clone(),
+            now,
         };
         Status::of(&core.cluster, parts)
     }

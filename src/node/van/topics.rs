@@ -57,6 +57,10 @@ impl Van {
                 self.stalled(core, from, bytes);
                 None
             }
+            Topic::Counters => {
+                self.totals_told(core, from, bytes);
+                None
+            }
             Topic::Later(_) => None,
         }
     }

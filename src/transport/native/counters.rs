@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::counters::PeerCounters;
-use pslite_observe::histogram::{BUCKETS, bucket_of};
+use pslite_observe::histogram::{BUCKETS, HistogramCounts, bucket_of, micros};
 
 /// The counters behind [`PeerCounters`].
 #[derive(Debug, Default)]
@@ -22,6 +22,7 @@ pub(super) struct Counters {
     pub(super) padding: AtomicU64,
     pub(super) waiting_max: AtomicU64,
     latency: [AtomicU64; BUCKETS],
+    latency_sum: AtomicU64,
 }
 
 /// Adds to a counter that only the holder of a lock, or one thread, writes: no locked instruction.
@@ -32,6 +33,7 @@ pub(super) fn add(counter: &AtomicU64, number: u64) {
 impl Counters {
     pub(super) fn took(&self, time: Duration) {
         add(&self.latency[bucket_of(time)], 1);
+        add(&self.latency_sum, micros(time));
     }
 
     pub(super) fn waits(&self, messages: usize) {
@@ -58,7 +60,10 @@ impl Counters {
             waiting: 0,
             unconfirmed: 0,
             waiting_max: self.waiting_max.load(Relaxed),
-            latency: std::array::from_fn(|n| self.latency[n].load(Relaxed)),
+            latency: HistogramCounts {
+                buckets: std::array::from_fn(|n| self.latency[n].load(Relaxed)),
+                sum: self.latency_sum.load(Relaxed),
+            },
         }
     }
 }

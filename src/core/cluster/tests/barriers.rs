@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::chronicle::{JobEventKind, Level, NewEvent};
+use crate::scheduler::OldestWait;
 use crate::wire::elastic::StalledRound;
 
 /// A server or worker tells which round has waited for long.
@@ -121,8 +122,43 @@ fn who_keeps_workers_waiting_is_said_and_shown() {
     assert_eq!(said(&job).len(), 1);
     assert!(said(&job)[0].ends_with(&format!("s for {missing}")));
     assert_eq!(job.waits(), [text(11)]);
+    let missing = job.nodes[3].me().id;
+    assert_eq!(job.oldest_waits(), [OldestWait { node: missing, seconds: 11.0 }]);
     job.barrier(3, 1, 0, ALL_GROUP);
     assert_eq!(job.waits(), [""; 0]);
+    assert!(job.oldest_waits().is_empty());
+}
+
+/// A barrier and a round wait for one worker: the longer wait counts. A round for which all have
+/// pushed waits for its server.
+#[test]
+fn the_longest_wait_for_each_node_is_shown() {
+    let mut job = Job::of(2, 1);
+    job.start();
+    let id_of = |job: &Job, i: usize| job.nodes[i].me().id;
+    let [server, first, second] = [1, 2, 3].map(|i| id_of(&job, i));
+    job.pass(30 * SECOND);
+    job.barrier(2, 1, 0, WORKER_GROUP);
+    job.pass(5 * SECOND);
+    let waits = |missing: Vec<NodeId>| StalledRound {
+        key: 3,
+        round: 1,
+        waited: 20_000,
+        pushed: vec![first],
+        missing,
+        space: 0,
+    };
+    let oldest = |node, seconds| OldestWait { node, seconds };
+    assert_eq!(job.oldest_waits(), [oldest(second, 5.0)]);
+    job.feed(1, stalled(Some(waits(vec![second]))));
+    job.settle();
+    assert_eq!(job.oldest_waits(), [oldest(second, 20.0)]);
+    job.feed(1, stalled(Some(waits(Vec::new()))));
+    job.settle();
+    assert_eq!(job.oldest_waits(), [oldest(server, 20.0), oldest(second, 5.0)]);
+    job.feed(1, stalled(None));
+    job.settle();
+    assert_eq!(job.oldest_waits(), [oldest(second, 5.0)]);
 }
 
 /// As after `kv.init` of a key that is there already: the first worker's push is a gradient for

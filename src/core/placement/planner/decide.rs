@@ -11,7 +11,7 @@ use super::reason::Reason;
 use super::settings::PlacementSettings;
 use super::state::Planner;
 use crate::placement::cost::bytes;
-use crate::placement::layout::{Plan, apply};
+use crate::placement::layout::{MoveOccasion, Plan, apply};
 use crate::placement::shares::{self, ShareParameters};
 use crate::placement::stragglers::{self, Cause, Verdict};
 use crate::placement::tuning::{
@@ -273,7 +273,8 @@ impl Planner {
         );
         let moved_bytes = shares::moved_bytes(&self.layout, &moves);
         let (before, predicted) = (measured, measured / factor);
-        let plan = Plan { moves, before, predicted, bound: look.bound(), moved_bytes, reason };
+        let (bound, occasion) = (look.bound(), MoveOccasion::Back);
+        let plan = Plan { moves, before, predicted, bound, moved_bytes, reason, occasion };
         (!plan.moves.is_empty()).then_some(plan)
     }
 
@@ -311,7 +312,8 @@ mod tests {
         let planner = Planner::new(PlacementSettings::default());
         let settle = |before, predicted, joining| {
             let (moves, reason) = (Vec::new(), String::new());
-            let plan = Plan { moves, before, predicted, bound: None, moved_bytes: 1, reason };
+            let (bound, moved_bytes, occasion) = (None, 1, MoveOccasion::Shorter);
+            let plan = Plan { moves, before, predicted, bound, moved_bytes, reason, occasion };
             planner.settle(&plan, joining).as_secs_f64()
         };
         assert_eq!([settle(8.0, 7.0, false), settle(12.0, 10.0, false)], [8.0, 12.0]);

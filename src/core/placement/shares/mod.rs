@@ -18,7 +18,7 @@ mod shared_tests;
 mod tests;
 
 use super::cost::{Model, bytes};
-use super::layout::{LayoutError, Move, PieceLoad, Plan, apply, sort};
+use super::layout::{LayoutError, Move, MoveOccasion, PieceLoad, Plan, apply, sort};
 use super::tuning::{KEY_PIECES_MAX, PIECE_BYTES_MIN, SHARES_HORIZON, THETA, THETA_JOIN};
 use crate::text;
 
@@ -63,6 +63,16 @@ struct Need {
     /// Some server that may hold pieces has none, and gets some. (One that gets none, since it is
     /// slow for example, is no reason to move what others hold.)
     joining: bool,
+}
+
+impl Need {
+    const fn occasion(self) -> MoveOccasion {
+        match self {
+            Self { forced: true, .. } => MoveOccasion::Leaves,
+            Self { joining: true, .. } => MoveOccasion::Joins,
+            _ => MoveOccasion::Shorter,
+        }
+    }
 }
 
 /// A plan for that layout. None: nothing is worth moving. Pieces whose owner is no usable server of
@@ -141,7 +151,8 @@ fn plan_for(
     let (before, predicted) = (waiting::seconds(pieces, model), waiting::seconds(&after, model));
     let reason = reason(model, &loads, need);
     let bound = Some(model.bound(total));
-    Ok(Some(Plan { moves, before, predicted, bound, moved_bytes, reason }))
+    let occasion = need.occasion();
+    Ok(Some(Plan { moves, before, predicted, bound, moved_bytes, reason, occasion }))
 }
 
 /// Some pieces are at servers that shall hold nothing, or at nobody.

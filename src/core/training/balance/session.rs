@@ -13,7 +13,7 @@ use crate::invariant::Valid;
 use crate::text;
 use crate::wire::balance::{
     BalanceKind, BalanceMessage, BalanceOpen, BalanceOrdered, BalanceRule, BalanceSkip,
-    SessionStatus,
+    SessionStatus, WorkerSamples,
 };
 use crate::wire::{NodeId, id_to_rank, worker_id};
 
@@ -547,11 +547,20 @@ impl CoordinatedSession {
     pub(super) fn status(&self) -> SessionStatus {
         let rule = spec::rule_of(&self.spec).unwrap_or(BalanceRule::Fixed);
         let present = self.members.iter().filter(|member| member.is_some()).count();
+        let sizes = match &self.work {
+            Work::SampleLeases(leases) => leases.state().0.to_vec(),
+            Work::Dealer(_) => vec![self.spec.total; self.members.len()],
+        };
+        let members = self.members.iter().zip(sizes);
+        let samples = members.filter_map(|(member, samples)| {
+            Some(WorkerSamples { node: member.as_ref()?.node, samples })
+        });
         let status = SessionStatus {
             name: self.name.clone(),
             rule: rule_name(rule).to_owned(),
             members: self.members.len(),
             present,
+            samples: samples.collect(),
             ..SessionStatus::default()
         };
         match &self.work {
