@@ -8,6 +8,8 @@ use std::path::PathBuf;
 
 #[path = "../fuzz/checks/compression_body.rs"]
 mod compression_body;
+#[path = "../fuzz/checks/http_head.rs"]
+mod http_head;
 #[path = "../fuzz/checks/native_frames.rs"]
 mod native_frames;
 #[path = "../fuzz/checks/pickle.rs"]
@@ -26,11 +28,12 @@ struct Target {
     refused: usize,
 }
 
-const TARGETS: [Target; 5] = [
+const TARGETS: [Target; 6] = [
     Target { name: "pickle", check: pickle::check, read: 20, refused: 50 },
     Target { name: "wire_meta", check: wire_meta::check, read: 90, refused: 20 },
     Target { name: "wire_byteps", check: wire_byteps::check, read: 12, refused: 12 },
     Target { name: "compression_body", check: compression_body::check, read: 5, refused: 5 },
+    Target { name: "http_head", check: http_head::check, read: 8, refused: 15 },
     Target { name: "native_frames", check: native_frames::check, read: 8, refused: 4 },
 ];
 
@@ -66,6 +69,11 @@ fn metadata_of_byteps() {
 #[test]
 fn compression_bodies() {
     replay("compression_body");
+}
+
+#[test]
+fn heads_of_http() {
+    replay("http_head");
 }
 
 #[test]

@@ -37,7 +37,7 @@ const ROOMS: [(&str, &[&str]); 21] = [
 /// The rooms of `node`, from the bottom up, and what each may name: only rooms before it. A room is
 /// a file and the folder of its name. Not looked at is what files of one room name of each other:
 /// all of `van` names `van::Van`, all of `worker` and `server` their customer.
-const NODE: [(&str, &[&str]); 30] = [
+const NODE: [(&str, &[&str]); 31] = [
     ("sync", &[]),
     ("lines", &[]),
     ("error", &[]),
@@ -53,6 +53,7 @@ const NODE: [(&str, &[&str]); 30] = [
     ("tunnels", &["error", "settings"]),
     ("journal", &["error", "files"]),
     ("operator", &["address", "error"]),
+    ("web_door", &["error", "sync"]),
     ("work_queue", &["sync"]),
     ("landing", &["sync"]),
     ("delivery", &["error"]),
@@ -105,6 +106,7 @@ const NODE: [(&str, &[&str]); 30] = [
             "sync",
             "training",
             "tunnels",
+            "web_door",
         ],
     ),
 ];

@@ -93,7 +93,7 @@ fn abilities(settings: &Settings, keeps_keys_apart: bool) -> u64 {
     if elastic && settings.role == Role::Scheduler && settings.journal.is_some() {
         all |= ability::JOURNAL;
     }
-    if settings.role == Role::Scheduler && settings.shows_metrics {
+    if settings.role == Role::Scheduler && settings.http.is_some() {
         all |= ability::SHOWS_METRICS;
     }
     all

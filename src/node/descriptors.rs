@@ -25,6 +25,8 @@ const MAKING: u64 = 2;
 const ENTRANCE: u64 = 3;
 /// Connections of others that a node passes on: two ends of each.
 const PASSAGES: u64 = 2 * 256;
+/// Its own answers over HTTP: the listener, and as many connections as there may be.
+const WEB: u64 = 1 + 32;
 /// A node comes to the scheduler again with a name, before its first connection has ended.
 const ANEW: u64 = 1;
 
@@ -40,8 +42,10 @@ fn needed(settings: &Settings) -> u64 {
         Some(_) => PASSAGES + ENTRANCE * (1 + workers + servers),
         None => 0,
     };
+    let web = if settings.http.is_some() { WEB } else { 0 };
     OWN_DESCRIPTORS
         + tunnels
+        + web
         + match settings.role {
             Role::Scheduler => (workers + servers) * (STOCK + ANEW),
             Role::Worker => STOCK + servers * (STOCK + native(connections)),

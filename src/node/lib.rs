@@ -14,9 +14,9 @@
 //! `journal` is the scheduler's file; `operator` asks the scheduler of a job from outside.
 //! `tunnels` finds ways to hosts without a route, `threads` reads what the kernel says of this
 //! process, `notices` says which settings do nothing, `idle` knows when a server rests,
-//! `descriptors` makes room for a node's files, `files` opens those that settings name, `farewell`
-//! tells the scheduler why a node does not start. Which room may name which is in
-//! `tests/layers.rs`.
+//! `web_door` is where those come in who look over HTTP, `descriptors` makes room for a node's
+//! files, `files` opens those that settings name, `farewell` tells the scheduler why a node does
+//! not start. Which room may name which is in `tests/layers.rs`.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests measure how long they wait"))]
 
@@ -49,6 +49,7 @@ mod threads;
 mod training;
 mod tunnels;
 mod van;
+mod web_door;
 mod work_queue;
 mod worker;
 

@@ -197,6 +197,12 @@ impl NodeState {
         self.chronicle.as_ref().map(|chronicle| lock(chronicle).answer(self.now(), asked))
     }
 
+    /// How long rounds took, as far as that is kept. Empty: this is not the scheduler.
+    pub(crate) fn round_points(&self) -> Vec<RoundPoint> {
+        let kept = self.chronicle.as_ref();
+        kept.map_or_else(Vec::new, |chronicle| lock(chronicle).points_since(0).to_vec())
+    }
+
     /// The server that a worker asks for keys of that range. If a process holds several servers:
     /// the one at the same place in it as this node has in its own.
     pub(crate) fn server_of(&self, range: usize) -> NodeId {

@@ -28,6 +28,7 @@ use pslite_core::wire::{Dialect, Role, Setting};
 use pslite_observe::MetricsFile;
 use pslite_observe::log::Level;
 use pslite_transport::native::Carriers;
+use pslite_web::WebPlace;
 
 /// Finds the text of a setting; `None` if it is not set.
 pub type Lookup = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
@@ -48,8 +49,6 @@ pub struct ProgramSettings {
     /// Whether a server holds pushes back ([`pslite_core::kv::gate`]), unless `PSLITE_HOLD_PUSHES`
     /// says.
     pub holds_pushes: Option<bool>,
-    /// A scheduler shows what all nodes have counted: they tell it every 5 s.
-    pub shows_metrics: bool,
 }
 
 /// What one node was told by its environment.
@@ -169,8 +168,8 @@ pub struct Settings {
     pub stateless: bool,
     /// `PSLITE_METRICS`: where the numbers of the event list are written, and how often.
     pub metrics: Option<MetricsFile>,
-    /// See [`ProgramSettings::shows_metrics`].
-    pub shows_metrics: bool,
+    /// `PSLITE_HTTP`: where this node answers over HTTP; `None`: nowhere.
+    pub http: Option<WebPlace>,
     /// `PSLITE_UNPICKLE`: a server's store may hand what it cannot serve to MXNet's own server,
     /// which unpickles it, and so runs code that workers sent.
     pub unpickles: bool,
@@ -339,7 +338,7 @@ impl Settings {
             joins: env.flag("PSLITE_JOIN", false)?,
             stateless: env.flag("PSLITE_SERVER_STATELESS", false)?,
             metrics: env.metrics()?,
-            shows_metrics: asked.shows_metrics,
+            http: env.http()?,
             unpickles,
             alike: Vec::new(),
         };

@@ -135,7 +135,6 @@ fn the_program_says_what_the_environment_does_not() {
         group_size: Some(2),
         dialect: Some(Dialect::Byteps),
         holds_pushes: None,
-        shows_metrics: false,
     };
     let read = |extra: &[(&str, &str)]| Settings::read(&lookup(extra), &asked).unwrap();
     let s = read(&[("PSLITE_ELASTIC", "1")]);

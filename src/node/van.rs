@@ -2,9 +2,9 @@
 //! are sent from the thread of whoever sends them. The van applies the actions of the membership
 //! state machine (`membership`, `elastic`) and hands data messages to their customers. `job` is
 //! what it knows of the job, `waiting` blocks the application until the job is so far, `native`
-//! uses the native data plane, `early` and `held` keep messages whose time has not come; `setup`
-//! and `end` are the beginning and the end. May touch sockets, threads and files. Must not name a
-//! customer: it knows only their mailboxes.
+//! uses the native data plane, `web` says over HTTP how the node is, `early` and `held` keep
+//! messages whose time has not come; `setup` and `end` are the beginning and the end. May touch
+//! sockets, threads and files. Must not name a customer: it knows only their mailboxes.
 
 mod clock;
 mod early;
@@ -25,6 +25,7 @@ mod status;
 mod topics;
 mod totals;
 mod waiting;
+mod web;
 
 pub(crate) use waiting::Meeting;
 
@@ -46,6 +47,7 @@ use crate::sink::PullLanding;
 use crate::sync::lock;
 use crate::training::Training;
 use crate::tunnels;
+use crate::web_door::WebDoor;
 use early::EarlyMessages;
 use held::HeldMessages;
 use inline_handler::InlineHandler;
@@ -102,6 +104,8 @@ pub(crate) struct Van {
     held: HeldMessages,
     /// Lead to hosts without a route to this one, and pass others' connections on.
     tunnels: Option<Tunnels>,
+    /// Answers over HTTP, if it was asked to.
+    web: Option<WebDoor>,
     /// The warning that the metrics file cannot be written was logged.
     metrics_failed: Mutex<bool>,
     /// When the scheduler is told what this node has counted.
@@ -121,6 +125,7 @@ impl Van {
     ) -> Result<Arc<Self>> {
         let settings = descriptors::provide(settings)?;
         let incarnation = address::incarnation();
+        let web = settings.http.as_ref().map(WebDoor::open).transpose()?;
         let (journal, former) = journal(&settings)?;
         let transport = ZmqTransport::new(ZmqOptions {
             send_queue: settings.water_mark.unwrap_or(1000),
@@ -164,6 +169,7 @@ impl Van {
             early: EarlyMessages::default(),
             held: HeldMessages::default(),
             tunnels,
+            web,
             inline_handler: InlineHandler::default(),
             metrics_failed: Mutex::default(),
             next_totals: NextTotals::default(),
@@ -199,6 +205,9 @@ impl Van {
         self.spawn("clock", |van| van.keep_time())?;
         if self.state.settings.metrics.is_some() {
             self.spawn("metrics", |van| van.keep_metrics())?;
+        }
+        if self.web.is_some() {
+            self.spawn("http", |van| van.serve_web())?;
         }
         Ok(())
     }

@@ -68,12 +68,21 @@ pub fn write(level: Level, text: &str) {
     if !enabled(level) || level == Level::Error && is_repeated(Instant::now(), text) {
         return;
     }
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs()) % 86_400;
     let word = match level {
         Level::Error => "error: ",
         Level::Warning => "warning: ",
         Level::Info | Level::Verbose | Level::Trace => "",
     };
+    print(word, text);
+}
+
+/// Prints a line that somebody asked for by a setting, whatever the level.
+pub fn announce(text: &str) {
+    print("", text);
+}
+
+fn print(word: &str, text: &str) {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs()) % 86_400;
     let line = format!(
         "[{:02}:{:02}:{:02}] pslite: {word}{text}\n",
         seconds / 3600,

@@ -41,6 +41,21 @@ impl Drop for Life {
     }
 }
 
+/// A port on which this process listens by a socket that this crate does not have, for as long as
+/// this is held: a child that is forked closes that socket, and all that it accepted.
+#[derive(Debug)]
+pub struct NotedPort {
+    _listening: sys::fork::Listening,
+}
+
+impl NotedPort {
+    /// The process listens on it, or will at once.
+    #[must_use]
+    pub fn new(port: u16) -> Self {
+        Self { _listening: sys::fork::Listening::new(port) }
+    }
+}
+
 /// Remembers what the node of this process is.
 pub fn note_node(role: u32, rank: u32) {
     let packed = (u64::from(role) + 1) << HALF | (u64::from(rank) + 1);

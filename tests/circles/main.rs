@@ -19,11 +19,12 @@ use std::path::Path;
 use rooms::{Circle, circles_of};
 
 /// The roots of all crates.
-const CRATES: [&str; 10] = [
+const CRATES: [&str; 11] = [
     "src/elements/lib.rs",
     "src/optimizers/lib.rs",
     "src/core/lib.rs",
     "src/observe/lib.rs",
+    "src/web/lib.rs",
     "src/transport/lib.rs",
     "src/node/lib.rs",
     "src/sim/lib.rs",

@@ -230,6 +230,39 @@ fn a_job_is_found_by_its_user() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
+/// Its scheduler has one if it is of pslite, and is told where; the others answer if they were
+/// asked to.
+#[test]
+fn the_page_of_a_job_is_said_where_there_is_one() {
+    const WATCH: &str = "pslite: watch this job at http://";
+    let said = |options: &[&str]| {
+        let counts = ["-n", "1", "-s", "1"];
+        let output = run(&[&counts, options].concat(), "echo ${PSLITE_HTTP:-none}");
+        let lines = text(&output.stderr);
+        let place = lines.lines().find_map(|line| line.strip_prefix(WATCH)?.strip_suffix('/'));
+        (place.map(str::to_owned), sorted_lines(&output.stdout), lines)
+    };
+    let library = harmless_library();
+    let (place, told, _) = said(&["--library", &library]);
+    let place = place.unwrap();
+    assert!(place.starts_with("127.0.0.1:"), "{place}");
+    let expected = [&format!("[scheduler] {place}"), "[server 0] none", "[worker 0] none"];
+    assert_eq!(told, expected);
+
+    let (place, told, lines) = said(&["--library", &library, "--env", "PSLITE_HTTP=0"]);
+    let expected = format!("[scheduler] {}", place.unwrap());
+    assert_eq!(told, [&expected, "[server 0] 127.0.0.1:0", "[worker 0] 127.0.0.1:0"], "{lines}");
+
+    let (place, told, _) = said(&["--stock"]);
+    assert_eq!((place, told.iter().filter(|line| line.ends_with("none")).count()), (None, 3));
+
+    let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = format!("PSLITE_HTTP={}", held.local_addr().unwrap());
+    let (place, told, lines) = said(&["--library", &library, "--env", &taken]);
+    assert!(lines.contains(&format!("{taken}: no port there is free")), "{lines}");
+    assert!(place.is_none() && told.is_empty(), "{lines}");
+}
+
 #[test]
 fn lines_of_different_processes_never_mix() {
     let script = "i=0; while [ $i -lt 200 ]; do \

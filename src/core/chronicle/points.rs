@@ -30,8 +30,16 @@ pub struct RoundPoint {
 }
 
 impl RoundPoint {
+    /// One JSON object.
+    #[must_use]
+    pub fn json(&self) -> String {
+        // Numbers only, of which times are finite: there is nothing that JSON cannot say.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
     /// When it was so, in milliseconds. A negative time counts as 0.
-    pub(super) fn millis(&self) -> u64 {
+    #[must_use]
+    pub fn millis(&self) -> u64 {
         (self.at * 1e3).round() as u64
     }
 }

@@ -75,6 +75,7 @@ pub const NAMES: &[(&str, ReadBy)] = &[
     ("PSLITE_DETERMINISTIC", Node),
     ("PSLITE_LOG", Node),
     ("PSLITE_METRICS", Node),
+    ("PSLITE_HTTP", Node),
     ("PSLITE_LIBRARY", Others),
     ("PSLITE_LIBPS", Others),
     ("LD_PRELOAD", Others),

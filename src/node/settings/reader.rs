@@ -20,6 +20,7 @@ use pslite_observe::MetricsFile;
 use pslite_observe::log::Level;
 use pslite_transport::host;
 use pslite_transport::native::Carriers;
+use pslite_web::{WebPlace, WebPlaceError};
 
 /// More connections to one peer gain nothing and cost descriptors.
 const CONNECTIONS_MAX: u8 = 8;
@@ -413,6 +414,27 @@ impl SettingsReader<'_> {
         let allowed = "a file, or a file:seconds such as m.jsonl:10";
         let found = MetricsFile::parse(&text).map(Some);
         found.ok_or_else(|| wrong("PSLITE_METRICS", &text, allowed))
+    }
+
+    /// Where this node answers over HTTP. Nobody needs a key yet, so only who is on this host may
+    /// ask.
+    pub(super) fn http(&self) -> Result<Option<WebPlace>> {
+        const NAME: &str = "PSLITE_HTTP";
+        let Some(text) = self.text(NAME) else { return Ok(None) };
+        match WebPlace::parse(&text) {
+            Ok(place) => Ok(Some(place)),
+            Err(WebPlaceError::Nonsense) => {
+                let allowed = "a port or a range of ports, with or without a host in front, such \
+                               as 9400, 9400-9409, 127.0.0.1:9400 or 0 for any port";
+                Err(wrong(NAME, &text, allowed))
+            }
+            Err(WebPlaceError::Open { instead }) => Err(NodeError::Config(format!(
+                "{NAME}={text} would show the job to all who reach this host, since nobody needs \
+                 a key for it yet; choose {instead}, and look from elsewhere through \
+                 `ssh -L {port}:127.0.0.1:{port} THIS-HOST`; or unset it (docs/watch.md)",
+                port = instead.low,
+            ))),
+        }
     }
 
     pub(super) fn stock_level(&self) -> Result<bool> {

@@ -29,6 +29,9 @@ impl Van {
         let mut missed = awake::missed();
         let mut events: Vec<NumberedEvent> = Vec::new();
         while !self.stopping.load(Ordering::Relaxed) {
+            if let Some(door) = &self.web {
+                door.note_tick();
+            }
             self.look_for_pause(&mut missed);
             events.clear();
             self.transport.channel_events(&mut events);

@@ -66,6 +66,9 @@ impl Van {
             self.job.tell();
         }
         self.transport.stop();
+        if let Some(door) = &self.web {
+            door.stop();
+        }
         if let Some(native) = &self.native {
             native.transport.stop();
         }

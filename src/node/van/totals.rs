@@ -27,7 +27,7 @@ impl Van {
 
     /// On a scheduler that shows them: a node tells its totals.
     pub(super) fn totals_told(&self, core: &mut Core, from: NodeId, bytes: &[u8]) {
-        if self.state.settings.shows_metrics {
+        if self.state.settings.http.is_some() {
             core.counted.told(from, bytes);
         }
     }

@@ -1,8 +1,8 @@
 //! `pslite run`: starts the processes of a job on this machine and stays with them to the end.
 //!
 //! `plan` decides what to start, `library` finds what to preload, `importance` says what the job
-//! loses with a process, `job` is the state machine that decides whom to end when, `children` does
-//! the I/O, `output` prints. Nothing here knows the wire.
+//! loses with a process, `web` where the page of the job is, `job` is the state machine that
+//! decides whom to end when, `children` does the I/O, `output` prints. Nothing here knows the wire.
 
 mod children;
 mod importance;
@@ -11,6 +11,7 @@ pub(crate) mod library;
 mod output;
 mod plan;
 mod verdict;
+mod web;
 
 pub(crate) use plan::ProcessRole;
 
@@ -131,6 +132,9 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
         );
         jobs::note(scheduler)
     });
+    for line in &plan.web_lines {
+        eprintln!("pslite: {line}");
+    }
     let ended = children::supervise(plan, job);
     drop(noted);
     ended

@@ -3,13 +3,15 @@
 //! Reads the arguments and the environment, looks for a free port; starts nothing.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::net::{IpAddr, TcpListener, ToSocketAddrs};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use pslite::transport::host;
+use pslite::web::WebPlace;
 
+use super::web::RunWeb;
 use super::{RunArguments, library};
 use crate::scheduler_address::{self, Address};
 
@@ -54,7 +56,9 @@ pub(crate) struct RunPlan {
     pub(crate) processes: Vec<JobProcess>,
     /// Where the scheduler listens that is started here, if it is ours.
     pub(crate) scheduler: Option<Address>,
-    /// Keep the ports of the scheduler and of torch from others while we prepare.
+    /// Where the page of the job is, and what else is to be said of it.
+    pub(crate) web_lines: Vec<String>,
+    /// Keep the ports of the scheduler, its page and torch from others while we prepare.
     pub(crate) reserved_ports: Vec<TcpListener>,
 }
 
@@ -74,6 +78,7 @@ impl RunPlan {
         let preload = preload(arguments)?;
         let shared = shared_variables(arguments, &root)?;
         let meeting = meeting_point(arguments, &root)?;
+        let web = web(arguments, &shared)?;
         let mut processes = Vec::new();
         for role in [ProcessRole::Scheduler, ProcessRole::Server, ProcessRole::Worker] {
             for index in 0..count_here(arguments, role)? {
@@ -92,6 +97,18 @@ impl RunPlan {
                         variables.entry(name.into()).or_insert_with(|| value.into());
                     }
                 }
+                let mut unset = unset(arguments);
+                if let Some(web) = &web {
+                    match web.setting(role) {
+                        Some(setting) => {
+                            drop(variables.insert("PSLITE_HTTP".into(), setting.into()))
+                        }
+                        None => {
+                            variables.remove(OsStr::new("PSLITE_HTTP"));
+                            unset.push("PSLITE_HTTP");
+                        }
+                    }
+                }
                 let native = match role {
                     ProcessRole::Scheduler => arguments.native_scheduler,
                     ProcessRole::Server => arguments.native_servers,
@@ -103,7 +120,7 @@ impl RunPlan {
                     command: if native { alone(role)? } else { arguments.command.clone() },
                     preload: preload.clone().filter(|_| !native),
                     variables,
-                    unset: unset(arguments),
+                    unset,
                 });
             }
         }
@@ -111,13 +128,35 @@ impl RunPlan {
             !processes.is_empty(),
             "nothing to start here: --roles and the counts leave no process"
         );
-        let is_ours = !arguments.stock || arguments.native_scheduler;
-        let is_here = arguments.roles.contains(&ProcessRole::Scheduler) && is_ours;
-        let scheduler = is_here.then(|| Address { host: root.host.clone(), port: root.port });
+        let scheduler = has_our_scheduler(arguments)
+            .then(|| Address { host: root.host.clone(), port: root.port });
         let meeting_port = meeting.map(|meeting| meeting.port);
-        let reserved_ports = root.reserved.into_iter().chain(meeting_port).collect();
-        Ok(Self { processes, scheduler, reserved_ports })
+        let web_lines = web.as_ref().map_or_else(Vec::new, |web| web.lines.clone());
+        let web_port = web.map(|web| web.reserved);
+        let reserved_ports = root.reserved.into_iter().chain(meeting_port).chain(web_port);
+        Ok(Self { processes, scheduler, web_lines, reserved_ports: reserved_ports.collect() })
     }
+}
+
+/// The scheduler is started here, and is of pslite.
+fn has_our_scheduler(arguments: &RunArguments) -> bool {
+    let is_ours = !arguments.stock || arguments.native_scheduler;
+    arguments.roles.contains(&ProcessRole::Scheduler) && is_ours
+}
+
+/// Where the page of the job is; `None` if its scheduler has none, or is elsewhere.
+fn web(arguments: &RunArguments, shared: &BTreeMap<OsString, OsString>) -> Result<Option<RunWeb>> {
+    if !has_our_scheduler(arguments) {
+        return Ok(None);
+    }
+    let given = shared.get(OsStr::new("PSLITE_HTTP")).cloned();
+    let told = given.or_else(|| std::env::var_os("PSLITE_HTTP"));
+    let told = told.map(|text| text.to_string_lossy().trim().to_owned());
+    let told = told.filter(|text| !text.is_empty());
+    let Some(text) = told else { return RunWeb::anywhere().map(Some) };
+    // What cannot be read is said by the node that it is meant for.
+    let Ok(place) = WebPlace::parse(&text) else { return Ok(None) };
+    RunWeb::at(place).map(Some)
 }
 
 /// Where the workers' torch.distributed meets, if a script uses it (`init_process_group`).
@@ -282,6 +321,15 @@ fn root(arguments: &RunArguments) -> Result<Root> {
 /// Below the kernel's range of automatic ports, so that no node of the job gets the scheduler's
 /// port by chance before the scheduler has it.
 fn free_root(host: String) -> Result<Root> {
+    let Some(listener) = free_port(&host) else {
+        bail!("no free port for the scheduler on {host}: is that an address of this machine?")
+    };
+    let port = listener.local_addr()?.port();
+    Ok(Root { host, port, reserved: Some(listener) })
+}
+
+/// A listener at a free port of that host, below the kernel's range of automatic ports.
+pub(super) fn free_port(host: &str) -> Option<TcpListener> {
     const LOWEST: u16 = 10_000;
     const TRIES: u16 = 200;
     let highest = lowest_automatic_port();
@@ -293,13 +341,7 @@ fn free_root(host: String) -> Result<Root> {
             + (seed.wrapping_add(u64::from(step)).wrapping_mul(2_654_435_761) % u64::from(span))
                 as u16
     });
-    for port in spread.chain([0]) {
-        if let Ok(listener) = TcpListener::bind((host.as_str(), port)) {
-            let port = listener.local_addr()?.port();
-            return Ok(Root { host, port, reserved: Some(listener) });
-        }
-    }
-    bail!("no free port for the scheduler on {host}: is that an address of this machine?")
+    spread.chain([0]).find_map(|port| TcpListener::bind((host, port)).ok())
 }
 
 fn lowest_automatic_port() -> u16 {
