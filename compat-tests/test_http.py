@@ -346,7 +346,7 @@ def stop(process):
 def watched(process):
     """The port in the line that says where the page is."""
     for line in process.stderr:
-        found = re.fullmatch(r"pslite: watch this job at http://127.0.0.1:(\d+)/\n", line)
+        found = re.fullmatch(r"pslite: watch this job at http://127.0.0.1:(\d+)/ .*\n", line)
         if found:
             return int(found[1])
     raise AssertionError("no such line")

@@ -77,13 +77,12 @@ fn office(role: &'static str, host: usize, port: u16) -> Arc<Postoffice> {
             "DMLC_PS_ROOT_PORT" => port.to_string(),
             "PSLITE_TRANSPORT" => "tcp".to_owned(),
             "PSLITE_ELASTIC" => "1".to_owned(),
+            "PSLITE_HTTP" if role == "scheduler" => "0".to_owned(),
             _ => return None,
         };
         Some(text)
     });
-    let office = Arc::new(Postoffice::new(lookup));
-    office.ask(|asked| asked.shows_metrics = role == "scheduler");
-    office
+    Arc::new(Postoffice::new(lookup))
 }
 
 fn server(host: usize, port: u16) -> (Arc<Postoffice>, Customer) {

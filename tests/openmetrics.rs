@@ -30,14 +30,13 @@ impl Job {
                     "DMLC_NUM_WORKER" | "DMLC_NUM_SERVER" => "1".to_owned(),
                     "DMLC_PS_ROOT_URI" | "DMLC_NODE_HOST" => "127.0.0.1".to_owned(),
                     "DMLC_PS_ROOT_PORT" => port.to_string(),
+                    "PSLITE_HTTP" if shows && role == "scheduler" => "0".to_owned(),
                     "PSLITE_PEER_TIMEOUT" => "1".to_owned(),
                     _ => return None,
                 };
                 Some(text)
             });
-            let office = Arc::new(Postoffice::new(lookup));
-            office.ask(|asked| asked.shows_metrics = shows && role == "scheduler");
-            office
+            Arc::new(Postoffice::new(lookup))
         };
         let [server, worker] = ["server", "worker"].map(office);
         let scheduler = office("scheduler");

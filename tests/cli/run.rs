@@ -235,11 +235,12 @@ fn a_job_is_found_by_its_user() {
 #[test]
 fn the_page_of_a_job_is_said_where_there_is_one() {
     const WATCH: &str = "pslite: watch this job at http://";
+    const OR: &str = "/   (or: pslite status --watch)";
     let said = |options: &[&str]| {
         let counts = ["-n", "1", "-s", "1"];
         let output = run(&[&counts, options].concat(), "echo ${PSLITE_HTTP:-none}");
         let lines = text(&output.stderr);
-        let place = lines.lines().find_map(|line| line.strip_prefix(WATCH)?.strip_suffix('/'));
+        let place = lines.lines().find_map(|line| line.strip_prefix(WATCH)?.strip_suffix(OR));
         (place.map(str::to_owned), sorted_lines(&output.stdout), lines)
     };
     let library = harmless_library();

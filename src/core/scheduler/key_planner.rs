@@ -475,6 +475,7 @@ mod tests {
             bound: Some(0.2),
             moved_bytes: 2000,
             reason: "the links".to_owned(),
+            occasion: MoveOccasion::Shorter,
         };
         let event = moved(&plan, &pieces);
         assert_eq!((event.text.as_str(), event.reason.as_str()), (&*told(&plan), "the links"));

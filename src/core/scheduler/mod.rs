@@ -1,8 +1,8 @@
 //! What a scheduler knows beside the membership, decides and shows: where keys are and along which
 //! What a scheduler knows beside the membership, decides and shows: where keys are and along which
 //! trees rounds go (`planners`), who waits for whom (`waits`, `open_wait`, `circle`), what nodes
-//! have counted (`counted`) and how the job is (`status`, of which the planners and the coordinators
-//! bring their parts). Reads the membership; what it is to change there goes to it as events. Pure;
+//! have counted (`counted`) and how the job is (`status`, of which planners and the coordinators
+//! bring their parts). Reads the membership; what it is to change there goes to it as events. Pure:
 //! time is an argument.
 
 mod advice;

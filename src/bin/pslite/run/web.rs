@@ -9,6 +9,9 @@ use pslite::web::WebPlace;
 use super::ProcessRole;
 use super::plan::free_port;
 
+/// The same without a browser.
+const IN_A_TERMINAL: &str = "or: pslite status --watch";
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct RunWeb {
@@ -63,7 +66,7 @@ impl RunWeb {
 
     fn new(reserved: TcpListener, others: Option<String>, note: Option<String>) -> Result<Self> {
         let address = reserved.local_addr()?;
-        let watch = format!("watch this job at http://{address}/");
+        let watch = format!("watch this job at http://{address}/   ({IN_A_TERMINAL})");
         let lines = [watch].into_iter().chain(note).collect();
         Ok(Self { lines, reserved, scheduler: address.to_string(), others })
     }
@@ -85,7 +88,8 @@ mod tests {
     fn the_scheduler_has_a_port_that_is_free_and_the_others_none() {
         let web = RunWeb::anywhere().unwrap();
         let address = web.reserved.local_addr().unwrap().to_string();
-        assert_eq!(web.lines, [format!("watch this job at http://{address}/")]);
+        let line = format!("watch this job at http://{address}/   (or: pslite status --watch)");
+        assert_eq!(web.lines, [line]);
         assert_eq!(web.setting(ProcessRole::Scheduler), Some(address.as_str()));
         assert_eq!(web.setting(ProcessRole::Worker), None);
     }

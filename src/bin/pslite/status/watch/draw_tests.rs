@@ -21,6 +21,8 @@ fn node(role: &str, rank: i32, id: i32, state: &str, bytes: u64) -> NodeStatus {
         state_bytes: 2 * bytes,
         computes: (role == "worker").then_some(0.2),
         waits: (role == "worker").then_some(0.05),
+        heard: None,
+        totals: None,
     }
 }
 
