@@ -15,7 +15,7 @@ const DRAINS: usize = 4;
 const ANSWERS: usize = 4;
 
 /// What the scheduler said.
-pub(super) enum Heard {
+pub(super) enum StatusNews {
     /// How the job is.
     Status(Box<Status>),
     /// It did not say how the job is, and why.
@@ -26,12 +26,12 @@ pub(super) enum Heard {
 
 /// See the module. The thread ends with the process, or with the first question after this is
 /// dropped.
-pub(super) struct Asking {
+pub(super) struct StatusAsker {
     drains: SyncSender<NodeId>,
-    heard: Receiver<Heard>,
+    heard: Receiver<StatusNews>,
 }
 
-impl Asking {
+impl StatusAsker {
     /// Asks now, and then that often.
     pub(super) fn start(operator: Operator, every: Duration) -> io::Result<Self> {
         let (drains, wanted) = sync_channel(DRAINS);
@@ -44,7 +44,7 @@ impl Asking {
     }
 
     /// The next thing that was heard.
-    pub(super) fn answer(&self) -> Option<Heard> {
+    pub(super) fn answer(&self) -> Option<StatusNews> {
         self.heard.try_recv().ok()
     }
 
@@ -59,12 +59,12 @@ fn ask_on(
     operator: &Operator,
     every: Duration,
     wanted: &Receiver<NodeId>,
-    answers: &SyncSender<Heard>,
+    answers: &SyncSender<StatusNews>,
 ) {
     loop {
         let status = match operator.status() {
-            Ok(status) => Heard::Status(Box::new(status)),
-            Err(error) => Heard::Silence(error.to_string()),
+            Ok(status) => StatusNews::Status(Box::new(status)),
+            Err(error) => StatusNews::Silence(error.to_string()),
         };
         if answers.send(status).is_err() {
             return;
@@ -72,7 +72,7 @@ fn ask_on(
         match wanted.recv_timeout(every) {
             Ok(server) => {
                 let said = operator.drain(server).unwrap_or_else(|error| error.to_string());
-                if answers.send(Heard::Drain(said)).is_err() {
+                if answers.send(StatusNews::Drain(said)).is_err() {
                     return;
                 }
             }

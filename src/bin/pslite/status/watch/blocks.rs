@@ -7,8 +7,9 @@ use pslite::scheduler::{LinkStatus, NodeStatus, Status};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 
-use super::super::{bytes, copies_of, exchange, line_of, seconds};
-use super::view::View;
+use super::super::exchange;
+use super::super::table::{bytes, copies_of, line_of, seconds};
+use super::view::JobView;
 
 /// Cells of a bar that shows a share.
 const BAR: usize = 16;
@@ -18,7 +19,7 @@ const LINKS_MAX: usize = 64;
 const GAP: &str = "  ";
 
 /// One block.
-pub(super) struct Part {
+pub(super) struct ScreenBlock {
     pub(super) title: String,
     pub(super) lines: Vec<Line<'static>>,
     /// Lines that it gets before others get more than these.
@@ -27,7 +28,7 @@ pub(super) struct Part {
     pub(super) chosen: Option<usize>,
 }
 
-impl Part {
+impl ScreenBlock {
     fn new(title: impl Into<String>, least: usize, lines: Vec<Line<'static>>) -> Self {
         Self { title: title.into(), lines, least, chosen: None }
     }
@@ -82,7 +83,7 @@ impl Looks {
 }
 
 /// Who waits for whom, what is missing, and where copies are not there yet; none if nobody waits.
-pub(super) fn waits(status: &Status, looks: &Looks) -> Option<Part> {
+pub(super) fn waits(status: &Status, looks: &Looks) -> Option<ScreenBlock> {
     let mut lines = Vec::new();
     if !status.note.is_empty() {
         lines.push(Line::styled(status.note.clone(), looks.bad()));
@@ -92,11 +93,11 @@ pub(super) fn waits(status: &Status, looks: &Looks) -> Option<Part> {
         lines.push(Line::styled(copies_of(status), looks.changing()));
     }
     let least = lines.len().min(4);
-    (least > 0).then(|| Part::new("waits", least, lines))
+    (least > 0).then(|| ScreenBlock::new("waits", least, lines))
 }
 
 /// Who has how much.
-pub(super) fn servers(view: &View, looks: &Looks) -> Part {
+pub(super) fn servers(view: &JobView, looks: &Looks) -> ScreenBlock {
     let total: u64 = view.servers().map(|node| node.bytes).sum();
     let most = view.servers().map(|node| node.bytes).max().unwrap_or(0);
     let header = ["server", "state", "share", "", "values", "optimizer", "pieces", "address"];
@@ -118,11 +119,11 @@ pub(super) fn servers(view: &View, looks: &Looks) -> Part {
         *line = std::mem::take(line).patch_style(Modifier::REVERSED);
     }
     let least = lines.len().min(4);
-    Part { chosen: Some(chosen), ..Part::new("servers", least, lines) }
+    ScreenBlock { chosen: Some(chosen), ..ScreenBlock::new("servers", least, lines) }
 }
 
 /// The workers, and what they do with their time.
-pub(super) fn workers(view: &View, looks: &Looks) -> Part {
+pub(super) fn workers(view: &JobView, looks: &Looks) -> ScreenBlock {
     let header = ["worker", "state", "computes", "waits", "address"];
     let time = |time: Option<f64>| Span::raw(seconds(time));
     let rows = view.workers().map(|node| {
@@ -136,15 +137,15 @@ pub(super) fn workers(view: &View, looks: &Looks) -> Part {
     });
     let lines = columns(&header, rows.collect());
     let least = lines.len().min(4);
-    Part::new("workers", least, lines)
+    ScreenBlock::new("workers", least, lines)
 }
 
 /// The trees that rounds go along and the links, slowest first; none without trees.
-pub(super) fn trees(status: &Status, looks: &Looks) -> Option<Part> {
+pub(super) fn trees(status: &Status, looks: &Looks) -> Option<ScreenBlock> {
     let trees = status.trees.as_ref()?;
     if !trees.why.is_empty() {
         let line = Line::styled(format!("rounds go straight: {}", trees.why), looks.changing());
-        return Some(Part::new(format!("trees: {}", trees.topology), 1, vec![line]));
+        return Some(ScreenBlock::new(format!("trees: {}", trees.topology), 1, vec![line]));
     }
     let mut lines = Vec::new();
     for tree in &trees.trees {
@@ -169,11 +170,11 @@ pub(super) fn trees(status: &Status, looks: &Looks) -> Option<Part> {
     }
     let title = format!("trees: {}, overlay {}", trees.topology, trees.overlay);
     let least = lines.len().min(4);
-    Some(Part::new(title, least, lines))
+    Some(ScreenBlock::new(title, least, lines))
 }
 
 /// Workers that share batches or exchange deltas; none without.
-pub(super) fn methods(status: &Status) -> Option<Part> {
+pub(super) fn methods(status: &Status) -> Option<ScreenBlock> {
     let mut text = String::new();
     for session in &status.sessions {
         text.push_str(&line_of(session));
@@ -185,11 +186,11 @@ pub(super) fn methods(status: &Status) -> Option<Part> {
     }
     let lines: Vec<_> = text.lines().map(|line| Line::raw(line.to_owned())).collect();
     let least = lines.len().min(2);
-    (least > 0).then(|| Part::new("batches and exchanges", least, lines))
+    (least > 0).then(|| ScreenBlock::new("batches and exchanges", least, lines))
 }
 
 /// What limits a round, and what would help; none if nobody knows.
-pub(super) fn advice(status: &Status) -> Option<Part> {
+pub(super) fn advice(status: &Status) -> Option<ScreenBlock> {
     let named = [
         ("limit", &status.limit),
         ("nothing is moved", &status.no_plan),
@@ -199,7 +200,7 @@ pub(super) fn advice(status: &Status) -> Option<Part> {
     let said = named.into_iter().filter(|(_, text)| !text.is_empty());
     let lines: Vec<_> = said.map(|(name, text)| Line::raw(format!("{name}: {text}"))).collect();
     let least = lines.len().min(2);
-    (least > 0).then(|| Part::new("what limits rounds", least, lines))
+    (least > 0).then(|| ScreenBlock::new("what limits rounds", least, lines))
 }
 
 fn name(node: &NodeStatus) -> String {

@@ -11,9 +11,9 @@ use ratatui::symbols::Marker;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Axis, Block, Borders, Chart, Dataset, GraphType, Paragraph};
 
-use super::super::{eta_of, seconds};
-use super::blocks::{self, Looks, Part};
-use super::view::{RoundSeen, View};
+use super::super::table::{eta_of, seconds};
+use super::blocks::{self, Looks, ScreenBlock};
+use super::view::{JobView, RoundSeen};
 
 /// From so many columns on there are two.
 const WIDE: u16 = 120;
@@ -23,12 +23,12 @@ const CHART: [usize; 2] = [4, 10];
 const OLD: Duration = Duration::from_secs(5);
 
 /// A block, or the picture of rounds.
-enum Shown {
+enum ColumnPart {
     Rounds,
-    Lines(Part),
+    Lines(ScreenBlock),
 }
 
-impl Shown {
+impl ColumnPart {
     fn least(&self) -> usize {
         match self {
             Self::Rounds => CHART[0],
@@ -45,7 +45,7 @@ impl Shown {
 }
 
 /// Draws all.
-pub(super) fn screen(frame: &mut Frame<'_>, view: &View, now: Duration) {
+pub(super) fn screen(frame: &mut Frame<'_>, view: &JobView, now: Duration) {
     let looks = Looks::new(view.colours);
     let head = head(view, now, usize::from(frame.area().width), &looks);
     let heights =
@@ -75,11 +75,11 @@ fn status_is_calm(status: &Status) -> bool {
 }
 
 /// What stands left, and what stands right; the first of these is who waits, if somebody does.
-fn parts(view: &View, status: &Status, looks: &Looks) -> (Vec<Shown>, Vec<Shown>) {
+fn parts(view: &JobView, status: &Status, looks: &Looks) -> (Vec<ColumnPart>, Vec<ColumnPart>) {
     let left = vec![
-        Shown::Rounds,
-        Shown::Lines(blocks::servers(view, looks)),
-        Shown::Lines(blocks::workers(view, looks)),
+        ColumnPart::Rounds,
+        ColumnPart::Lines(blocks::servers(view, looks)),
+        ColumnPart::Lines(blocks::workers(view, looks)),
     ];
     let right = [
         blocks::waits(status, looks),
@@ -87,11 +87,11 @@ fn parts(view: &View, status: &Status, looks: &Looks) -> (Vec<Shown>, Vec<Shown>
         blocks::methods(status),
         blocks::advice(status),
     ];
-    (left, right.into_iter().flatten().map(Shown::Lines).collect())
+    (left, right.into_iter().flatten().map(ColumnPart::Lines).collect())
 }
 
 /// The job in two lines; one more on a narrow screen, and one if the scheduler is silent.
-fn head(view: &View, now: Duration, width: usize, looks: &Looks) -> Vec<Line<'static>> {
+fn head(view: &JobView, now: Duration, width: usize, looks: &Looks) -> Vec<Line<'static>> {
     let mut first = vec![Span::styled(format!("pslite {}  ", view.scheduler), Modifier::BOLD)];
     let mut lines = Vec::new();
     let Some((at, status)) = &view.last else {
@@ -151,7 +151,7 @@ fn head(view: &View, now: Duration, width: usize, looks: &Looks) -> Vec<Line<'st
 }
 
 /// What the user is asked, what became of it, or which keys there are.
-fn foot(view: &View, now: Duration, looks: &Looks) -> Line<'static> {
+fn foot(view: &JobView, now: Duration, looks: &Looks) -> Line<'static> {
     if let Some(node) = view.question.and_then(|id| view.server(id)) {
         let text =
             format!("drain server {} ({})? y: yes, any other key: no", node.rank, node.address);
@@ -164,7 +164,13 @@ fn foot(view: &View, now: Duration, looks: &Looks) -> Line<'static> {
 }
 
 /// Parts below each other: each gets what it needs at least, then the first ones get more.
-fn column(frame: &mut Frame<'_>, area: Rect, parts: Vec<Shown>, view: &View, looks: &Looks) {
+fn column(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    parts: Vec<ColumnPart>,
+    view: &JobView,
+    looks: &Looks,
+) {
     let mut heights: Vec<usize> = Vec::with_capacity(parts.len());
     let mut free = usize::from(area.height);
     for part in &parts {
@@ -183,8 +189,8 @@ fn column(frame: &mut Frame<'_>, area: Rect, parts: Vec<Shown>, view: &View, loo
         let place = Rect { y, height: height as u16, ..area };
         y += place.height;
         match part {
-            Shown::Rounds => rounds(frame, place, view, looks),
-            Shown::Lines(part) => lines(frame, place, part),
+            ColumnPart::Rounds => rounds(frame, place, view, looks),
+            ColumnPart::Lines(part) => lines(frame, place, part),
         }
     }
 }
@@ -193,8 +199,8 @@ fn titled(title: String) -> Block<'static> {
     Block::new().borders(Borders::TOP).border_style(Looks::quiet()).title(title)
 }
 
-fn lines(frame: &mut Frame<'_>, area: Rect, part: Part) {
-    let Part { title, lines, chosen, .. } = part;
+fn lines(frame: &mut Frame<'_>, area: Rect, part: ScreenBlock) {
+    let ScreenBlock { title, lines, chosen, .. } = part;
     let room = usize::from(area.height.saturating_sub(1));
     let hidden = lines.len().saturating_sub(room);
     let title = if hidden > 0 { format!("{title} ({hidden} more lines) ") } else { title + " " };
@@ -211,7 +217,7 @@ fn lines(frame: &mut Frame<'_>, area: Rect, part: Part) {
 }
 
 /// Measured rounds, what the model says of them, and T*.
-fn rounds(frame: &mut Frame<'_>, area: Rect, view: &View, looks: &Looks) {
+fn rounds(frame: &mut Frame<'_>, area: Rect, view: &JobView, looks: &Looks) {
     let title = "rounds: measured, predicted (dots), T* (below) ".to_owned();
     let Some((first, last)) = view.rounds.front().zip(view.rounds.back()) else {
         let text = Line::styled("no round was measured yet", Looks::quiet());

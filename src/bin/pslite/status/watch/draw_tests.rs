@@ -4,8 +4,8 @@ use pslite::scheduler::{LinkStatus, NodeStatus, TreeStatus, TreesStatus};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
-use super::super::asking::Heard;
-use super::super::keys::Key;
+use super::super::asking::StatusNews;
+use super::super::keys::WatchKey;
 use super::super::view::Pressed;
 use super::*;
 
@@ -71,15 +71,15 @@ fn at(seconds: u64) -> Duration {
 }
 
 /// A view that was told that, once a second.
-fn view_of(status: &Status, times: u64) -> View {
-    let mut view = View::new("10.0.0.1:9091".to_owned(), true);
+fn view_of(status: &Status, times: u64) -> JobView {
+    let mut view = JobView::new("10.0.0.1:9091".to_owned(), true);
     for second in 0..times {
-        view.take(at(second), Heard::Status(Box::new(status.clone())));
+        view.take(at(second), StatusNews::Status(Box::new(status.clone())));
     }
     view
 }
 
-fn text(view: &View, now: Duration, width: u16, height: u16) -> String {
+fn text(view: &JobView, now: Duration, width: u16, height: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(|frame| screen(frame, view, now)).unwrap();
     terminal.backend().to_string()
@@ -97,17 +97,17 @@ fn a_wide_screen_has_two_columns() {
 
 #[test]
 fn silence_stands_above_what_is_old() {
-    let mut view = View::new("10.0.0.1:9091".to_owned(), true);
+    let mut view = JobView::new("10.0.0.1:9091".to_owned(), true);
     assert!(text(&view, at(0), 60, 10).contains("asking the scheduler"));
-    view.take(at(1), Heard::Silence("nobody listens there".to_owned()));
+    view.take(at(1), StatusNews::Silence("nobody listens there".to_owned()));
     assert!(text(&view, at(1), 60, 10).contains("nobody listens there"));
-    view.take(at(2), Heard::Status(Box::new(job())));
+    view.take(at(2), StatusNews::Status(Box::new(job())));
     assert!(!text(&view, at(3), 120, 20).contains("old"));
     assert!(text(&view, at(9), 120, 20).contains("what is below is 7 s old"));
-    view.take(at(14), Heard::Silence("nobody listens there".to_owned()));
+    view.take(at(14), StatusNews::Silence("nobody listens there".to_owned()));
     let shown = text(&view, at(14), 120, 20);
     assert!(shown.contains("no answer since 12 s, what is below is old: nobody"), "{shown}");
-    view.take(at(15), Heard::Status(Box::new(job())));
+    view.take(at(15), StatusNews::Status(Box::new(job())));
     assert!(!text(&view, at(15), 120, 20).contains("no answer"));
 }
 
@@ -127,26 +127,26 @@ fn a_drain_is_asked_about_and_the_chosen_server_is_in_sight() {
     let many = (0..50).map(|rank| node("server", rank, 8 + 2 * rank, "live", 1000));
     let mut view = view_of(&Status { nodes: many.collect(), ..job() }, 1);
     for _ in 0..60 {
-        assert_eq!(view.press(Key::Down), Pressed::Nothing);
+        assert_eq!(view.press(WatchKey::Down), Pressed::Nothing);
     }
     let shown = text(&view, at(1), 100, 30);
     assert!(shown.contains("10.0.0.106:9000"), "{shown}");
     assert!(shown.contains("server  state"), "the header stays: {shown}");
-    view.press(Key::Drain);
+    view.press(WatchKey::Drain);
     assert!(text(&view, at(1), 100, 30).contains("drain server 49 (10.0.0.106:9000)?"));
-    assert_eq!(view.press(Key::Other), Pressed::Nothing);
-    assert_eq!(view.press(Key::Yes), Pressed::Nothing, "nothing was asked");
-    view.press(Key::Drain);
-    assert_eq!(view.press(Key::Yes), Pressed::Drain(106));
-    view.take(at(2), Heard::Drain("server 49 is to be emptied".to_owned()));
+    assert_eq!(view.press(WatchKey::Other), Pressed::Nothing);
+    assert_eq!(view.press(WatchKey::Yes), Pressed::Nothing, "nothing was asked");
+    view.press(WatchKey::Drain);
+    assert_eq!(view.press(WatchKey::Yes), Pressed::Drain(106));
+    view.take(at(2), StatusNews::Drain("server 49 is to be emptied".to_owned()));
     assert!(text(&view, at(3), 100, 30).contains("server 49 is to be emptied"));
     assert!(!text(&view, at(30), 100, 30).contains("is to be emptied"));
-    view.press(Key::Drain);
-    view.take(at(3), Heard::Status(Box::new(Status { nodes: Vec::new(), ..job() })));
-    assert_eq!(view.press(Key::Yes), Pressed::Nothing, "it is gone");
-    view.press(Key::Drain);
+    view.press(WatchKey::Drain);
+    view.take(at(3), StatusNews::Status(Box::new(Status { nodes: Vec::new(), ..job() })));
+    assert_eq!(view.press(WatchKey::Yes), Pressed::Nothing, "it is gone");
+    view.press(WatchKey::Drain);
     assert_eq!(view.question, None, "there is none");
-    assert_eq!(view.press(Key::Leave), Pressed::Leave);
+    assert_eq!(view.press(WatchKey::Leave), Pressed::Leave);
 }
 
 #[test]

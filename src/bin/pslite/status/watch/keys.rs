@@ -4,7 +4,7 @@ use ratatui::crossterm::event::{Event, KeyCode, KeyEventKind, KeyModifiers};
 
 /// What the user wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Key {
+pub(super) enum WatchKey {
     /// To leave.
     Leave,
     /// The server above.
@@ -20,20 +20,20 @@ pub(super) enum Key {
 }
 
 /// None: no key was pressed.
-pub(super) fn meaning(event: &Event) -> Option<Key> {
+pub(super) fn meaning(event: &Event) -> Option<WatchKey> {
     let Event::Key(key) = event else { return None };
     if key.kind == KeyEventKind::Release {
         return None;
     }
     let control = key.modifiers.contains(KeyModifiers::CONTROL);
     Some(match key.code {
-        KeyCode::Char('c') if control => Key::Leave,
-        KeyCode::Char('q') => Key::Leave,
-        KeyCode::Up | KeyCode::Char('k') => Key::Up,
-        KeyCode::Down | KeyCode::Char('j') => Key::Down,
-        KeyCode::Char('d') => Key::Drain,
-        KeyCode::Char('y') => Key::Yes,
-        _ => Key::Other,
+        KeyCode::Char('c') if control => WatchKey::Leave,
+        KeyCode::Char('q') => WatchKey::Leave,
+        KeyCode::Up | KeyCode::Char('k') => WatchKey::Up,
+        KeyCode::Down | KeyCode::Char('j') => WatchKey::Down,
+        KeyCode::Char('d') => WatchKey::Drain,
+        KeyCode::Char('y') => WatchKey::Yes,
+        _ => WatchKey::Other,
     })
 }
 
@@ -47,9 +47,9 @@ mod tests {
     fn control_c_leaves_and_c_does_not() {
         let key = |code, modifiers| Event::Key(KeyEvent::new(code, modifiers));
         let c = KeyCode::Char('c');
-        assert_eq!(meaning(&key(c, KeyModifiers::CONTROL)), Some(Key::Leave));
-        assert_eq!(meaning(&key(c, KeyModifiers::NONE)), Some(Key::Other));
-        assert_eq!(meaning(&key(KeyCode::Char('q'), KeyModifiers::NONE)), Some(Key::Leave));
+        assert_eq!(meaning(&key(c, KeyModifiers::CONTROL)), Some(WatchKey::Leave));
+        assert_eq!(meaning(&key(c, KeyModifiers::NONE)), Some(WatchKey::Other));
+        assert_eq!(meaning(&key(KeyCode::Char('q'), KeyModifiers::NONE)), Some(WatchKey::Leave));
         assert_eq!(meaning(&Event::Resize(10, 10)), None);
     }
 }

@@ -23,9 +23,9 @@ use pslite::node::Operator;
 use pslite::observe::awake;
 use ratatui::crossterm::event;
 
-use self::asking::Asking;
-use self::view::View;
-use super::{StatusArguments, table};
+use self::asking::StatusAsker;
+use self::view::JobView;
+use super::table::table;
 use crate::print::{print, say};
 
 /// For how long keys are waited for before the screen is drawn anew: ages of a second are seen.
@@ -45,13 +45,11 @@ pub(super) fn interval(text: &str) -> Result<f64, String> {
 /// Shows the job until the user leaves, or, where there is no terminal, until it is over.
 ///
 /// # Errors
-/// It is not clear which job is meant, the scheduler does not answer the first time, or the
-/// terminal cannot be used.
-pub(super) fn run(arguments: &StatusArguments, seconds: f64) -> Result<ExitCode> {
-    let operator = arguments.scheduler.operator()?;
+/// The scheduler does not answer the first time, or the terminal cannot be used.
+pub(super) fn run(operator: Operator, seconds: f64, json: bool) -> Result<ExitCode> {
     let every = Duration::from_secs_f64(seconds);
-    if arguments.json || !std::io::stdout().is_terminal() {
-        return print_again(&operator, every, arguments.json);
+    if json || !std::io::stdout().is_terminal() {
+        return print_again(&operator, every, json);
     }
     on_terminal(operator, every)
 }
@@ -92,8 +90,8 @@ fn print_again(operator: &Operator, every: Duration, json: bool) -> Result<ExitC
 fn on_terminal(operator: Operator, every: Duration) -> Result<ExitCode> {
     // Before the thread that asks is there: it inherits the mask.
     let signals = ending_signals()?;
-    let mut view = View::new(format!("{}:{}", operator.host, operator.port), colours());
-    let asking = Asking::start(operator, every).context("cannot start a thread")?;
+    let mut view = JobView::new(format!("{}:{}", operator.host, operator.port), colours());
+    let asking = StatusAsker::start(operator, every).context("cannot start a thread")?;
     let mut terminal = ratatui::try_init().context("cannot use this terminal")?;
     let began = Instant::now();
     let outcome = (|| -> Result<ExitCode> {

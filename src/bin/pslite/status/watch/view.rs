@@ -7,8 +7,8 @@ use std::time::Duration;
 use pslite::scheduler::{NodeStatus, Status};
 use pslite::wire::NodeId;
 
-use super::asking::Heard;
-use super::keys::Key;
+use super::asking::StatusNews;
+use super::keys::WatchKey;
 
 /// Round times that are kept: an hour, if they are asked for each second.
 const ROUNDS_MAX: usize = 3600;
@@ -40,7 +40,7 @@ pub(super) enum Pressed {
 }
 
 /// See the module.
-pub(super) struct View {
+pub(super) struct JobView {
     /// Whom it asks.
     pub(super) scheduler: String,
     /// Whether colours may be used.
@@ -59,7 +59,7 @@ pub(super) struct View {
     pub(super) said: Option<(Duration, String)>,
 }
 
-impl View {
+impl JobView {
     pub(super) fn new(scheduler: String, colours: bool) -> Self {
         Self {
             scheduler,
@@ -74,11 +74,11 @@ impl View {
     }
 
     /// Something was heard.
-    pub(super) fn take(&mut self, now: Duration, heard: Heard) {
+    pub(super) fn take(&mut self, now: Duration, heard: StatusNews) {
         match heard {
-            Heard::Status(status) => self.take_status(now, status),
-            Heard::Silence(why) => self.silence = Some(why),
-            Heard::Drain(said) => self.said = Some((now, said)),
+            StatusNews::Status(status) => self.take_status(now, status),
+            StatusNews::Silence(why) => self.silence = Some(why),
+            StatusNews::Drain(said) => self.said = Some((now, said)),
         }
     }
 
@@ -100,25 +100,25 @@ impl View {
     }
 
     /// A key was pressed.
-    pub(super) fn press(&mut self, key: Key) -> Pressed {
+    pub(super) fn press(&mut self, key: WatchKey) -> Pressed {
         if let Some(server) = self.question.take() {
             return match key {
-                Key::Yes => Pressed::Drain(server),
-                Key::Leave => Pressed::Leave,
+                WatchKey::Yes => Pressed::Drain(server),
+                WatchKey::Leave => Pressed::Leave,
                 _ => Pressed::Nothing,
             };
         }
         match key {
-            Key::Leave => return Pressed::Leave,
-            Key::Up => self.chosen = self.chosen.saturating_sub(1),
-            Key::Down => {
+            WatchKey::Leave => return Pressed::Leave,
+            WatchKey::Up => self.chosen = self.chosen.saturating_sub(1),
+            WatchKey::Down => {
                 self.chosen = (self.chosen + 1).min(self.servers().count().saturating_sub(1));
             }
-            Key::Drain => {
+            WatchKey::Drain => {
                 let server = self.servers().nth(self.chosen).map(|node| node.id);
                 self.question = server;
             }
-            Key::Yes | Key::Other => {}
+            WatchKey::Yes | WatchKey::Other => {}
         }
         Pressed::Nothing
     }
