@@ -75,7 +75,7 @@ def status():
             {"share": 0.38, "root": "lyon", "up": "lyon(berlin(oslo) porto)",
              "down": "lyon(berlin(oslo) porto)"}]},
         "exchange": None, "exchanges": [], "exchange_advice": "", "uncopied": 0, "settings": [],
-        "age": 4975.0, "rounds": rounds(),
+        "age": 4975.0, "rounds": 1199,
     }
 
 
@@ -94,25 +94,27 @@ def rounds(count=1200):
 def events():
     now = 1_796_000_000
     told = [("phase", None, "the job is running: 5 workers, 3 servers"),
-            ("move", "server0", "4.1 MB of key 3 go from server 2 to server 0: a round of 0.310 s "
+            ("move", 8, "4.1 MB of key 3 go from server 2 to server 0: a round of 0.310 s "
                                 "becomes one of 0.204 s"),
-            ("node", "worker3", "worker 3 is lost: no sign of life for 3.0 s"),
+            ("node", 15, "worker 3 is lost: no sign of life for 3.0 s"),
             ("policy", None, "policy 7 is in force: lost worker 3"),
-            ("operator", "server2", "server 2 is to be emptied, as an operator asked"),
+            ("operator", 12, "server 2 is to be emptied, as an operator asked"),
             ("link", None, "oslo to berlin carries nothing more")]
-    return [{"number": number, "at": now + 61 * number, "kind": kind, "node": about, "text": text,
-             "numbers": {}} for number, (kind, about, text) in enumerate(told, 1)]
+    return [{"number": number, "at": 61.0 * number, "time": now + 61.0 * number, "kind": kind,
+             "node": about, "text": text, "numbers": {}}
+            for number, (kind, about, text) in enumerate(told, 1)]
 
 
 class Served(http.server.ThreadingHTTPServer):
-    """Serves the page; `status` and `events` are what it tells, and may be changed. While
-    `is_deaf`, streams end and none begins."""
+    """Serves the page; `status`, `events` and `points` are what it tells, and may be
+    changed. While `is_deaf`, streams end and none begins."""
 
     daemon_threads = True
 
     def __init__(self, status, events=()):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.status, self.events, self.is_deaf = status, list(events), False
+        self.points = rounds() if status["measured"] else []
         self.life = "1"
         self.url = f"http://127.0.0.1:{self.server_address[1]}/"
 
@@ -133,6 +135,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             name, kind = FILES[path]
             self.begin(kind)
             self.wfile.write((PAGE / name).read_bytes())
+        elif path == "/api/rounds":
+            after = int(self.path.rpartition("=")[2]) / 1000
+            self.begin("application/json")
+            new = [point for point in self.server.points if point["at"] > after]
+            self.wfile.write(json.dumps(new).encode())
         elif path == "/api/live" and not self.server.is_deaf:
             self.begin("text/event-stream")
             with contextlib.suppress(OSError):

@@ -246,9 +246,10 @@ def test_the_end_of_a_node_ends_its_thread_and_frees_its_port():
         for role in ("server", "worker"):
             for index in range(2):
                 cluster.spawn(role, index)
+        # It looks at the processes while they run; what the stream says waits in the socket.
+        cluster.wait()
         stream.next("end")
         stream.close()
-        cluster.wait()
     cluster.check()
     with socket.socket() as again:
         again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

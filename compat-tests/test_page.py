@@ -225,7 +225,7 @@ def test_parts_stand_in_their_order_and_all_have_words(driver, server):
         assert words in text, words
     first = rows(driver, "events")[0]
     assert (first["kind"], first["what"]) == ("link", "oslo to berlin carries nothing more")
-    assert driver.execute_script("return document.querySelectorAll('#chart path').length") == 3
+    shown(driver, "document.querySelectorAll('#chart path').length === 3")
     live = driver.execute_script("return document.querySelector('#waits').ariaLive")
     assert live == "polite" and console(driver) == []
 
@@ -324,7 +324,7 @@ def test_another_scheduler_counts_anew(driver):
 def test_a_job_that_forms_says_what_is_not_there(driver):
     told = {**page_served.status(), "phase": "forming", "nodes": [], "trees": None, "sessions": [],
             "waits": [], "measured": None, "predicted": None, "bound": None, "eta": None,
-            "iteration": None, "limit": "", "no_plan": "", "rounds": [],
+            "iteration": None, "limit": "", "no_plan": "", "rounds": None,
             "note": "the job is not complete: 0 of 5 workers are here"}
     del told["age"]
     with served(told) as server:

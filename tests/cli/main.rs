@@ -10,6 +10,7 @@ mod ports;
 mod run;
 mod scheduler;
 mod sim_graph;
+mod watch;
 
 use std::net::TcpStream;
 use std::process::{Child, Command, Output, Stdio};

@@ -209,7 +209,9 @@ async function askForPoints() {
   const after = told.length ? Math.round(1000 * told[told.length - 1].at) : 0;
   const reply = await fetch(`/api/rounds?after=${after}`, {cache: 'no-store'});
   const all = reply.ok ? await reply.json() : [];
-  if (all.length && life === seen.life) seen.rounds = told.concat(all);
+  if (!all.length || life !== seen.life) return;
+  seen.rounds = told.concat(all);
+  if (seen.status) show();
 }
 
 function points(status) {
@@ -490,6 +492,7 @@ function take(kind, data) {
     const again = seen.life !== null && seen.since > 0;
     Object.assign(seen, {life: data.life, since: 0, events: [], rounds: [], first: null});
     if (again) throw new Error('another scheduler answers');
+    askForPoints().catch(() => {});
   }
 }
 

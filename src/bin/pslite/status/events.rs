@@ -93,7 +93,7 @@ fn print(event: &JobEvent, json: bool) {
 }
 
 /// The time as in the log, the kind, and the text.
-fn line(JobEvent { time, what, .. }: &JobEvent) -> String {
+pub(super) fn line(JobEvent { time, what, .. }: &JobEvent) -> String {
     let seconds = (*time as u64) % 86_400;
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     format!("{hours:02}:{minutes:02}:{seconds:02} {:8} {}", what.kind.name(), what.text)

@@ -8,7 +8,10 @@ use std::time::Duration;
 use pslite::node::Operator;
 use pslite::scheduler::Status;
 use pslite::wire::NodeId;
+use pslite::wire::chronicle::ChronicleQuestion;
 
+/// The question of one who knows nothing yet.
+const NOTHING_KNOWN: ChronicleQuestion = ChronicleQuestion { after_event: 0, after_point: 0 };
 /// Servers that the user may ask to drain before the first answer; more are not taken.
 const DRAINS: usize = 4;
 /// Answers that wait for the screen. The thread waits if there are more.
@@ -16,7 +19,7 @@ const ANSWERS: usize = 4;
 
 /// What the scheduler said.
 pub(super) enum StatusNews {
-    /// How the job is.
+    /// How the job is, and what has happened since the answer before.
     Status(Box<Status>),
     /// It did not say how the job is, and why.
     Silence(String),
@@ -61,13 +64,32 @@ fn ask_on(
     wanted: &Receiver<NodeId>,
     answers: &SyncSender<StatusNews>,
 ) {
+    let mut began = None;
+    let mut asked = NOTHING_KNOWN;
     loop {
-        let status = match operator.status() {
-            Ok(status) => StatusNews::Status(Box::new(status)),
+        let mut more = false;
+        let news = match operator.chronicle(asked) {
+            Ok(mut status) => {
+                if let Some(part) = &mut status.chronicle {
+                    // Another scheduler's numbers begin anew.
+                    let is_another = began.is_some_and(|before| before != part.began);
+                    asked = if is_another { NOTHING_KNOWN } else { part.next(asked) };
+                    if is_another {
+                        // All of it comes with the next answer.
+                        (part.events, part.points) = Default::default();
+                    }
+                    began = Some(part.began);
+                    more = part.more || is_another;
+                }
+                StatusNews::Status(Box::new(status))
+            }
             Err(error) => StatusNews::Silence(error.to_string()),
         };
-        if answers.send(status).is_err() {
+        if answers.send(news).is_err() {
             return;
+        }
+        if more {
+            continue;
         }
         match wanted.recv_timeout(every) {
             Ok(server) => {

@@ -7,6 +7,7 @@ use pslite::scheduler::{LinkStatus, NodeStatus, Status};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 
+use super::super::events;
 use super::super::exchange;
 use super::super::table::{bytes, copies_of, line_of, seconds};
 use super::view::JobView;
@@ -15,6 +16,8 @@ use super::view::JobView;
 const BAR: usize = 16;
 /// Links that are listed: the slowest.
 const LINKS_MAX: usize = 64;
+/// What continues a line is moved in by so much.
+const INDENT: &str = "  ";
 /// Between two columns.
 const GAP: &str = "  ";
 
@@ -26,12 +29,58 @@ pub(super) struct ScreenBlock {
     pub(super) least: usize,
     /// The line that must be seen.
     pub(super) chosen: Option<usize>,
+    /// Lines that are too long go on in the next one: they are sentences.
+    wraps: bool,
 }
 
 impl ScreenBlock {
     fn new(title: impl Into<String>, least: usize, lines: Vec<Line<'static>>) -> Self {
-        Self { title: title.into(), lines, least, chosen: None }
+        Self { title: title.into(), lines, least, chosen: None, wraps: false }
     }
+}
+
+impl ScreenBlock {
+    /// As it is in a column of that width.
+    pub(super) fn within(mut self, width: usize) -> Self {
+        if self.wraps {
+            let lines = std::mem::take(&mut self.lines);
+            self.lines = lines.into_iter().flat_map(|line| wrapped(&line, width)).collect();
+            self.least = self.least.max(self.lines.len().min(4));
+        }
+        self
+    }
+
+    fn wrapping(self) -> Self {
+        Self { wraps: true, ..self }
+    }
+}
+
+/// The words of a line, in lines of that width at most, but for longer words.
+fn wrapped(line: &Line<'_>, width: usize) -> Vec<Line<'static>> {
+    if line.width() <= width {
+        return vec![Line::styled(line.to_string(), line.style)];
+    }
+    let mut lines = vec![String::new()];
+    for word in line.to_string().split_whitespace() {
+        let is_first = lines.last().is_none_or(|last| last.trim().is_empty());
+        let taken = lines.last().map_or(0, |last| Span::raw(last.as_str()).width());
+        if !is_first && taken + 1 + Span::raw(word).width() > width {
+            lines.push(INDENT.to_owned() + word);
+        } else if let Some(last) = lines.last_mut() {
+            last.push_str(if is_first { "" } else { " " });
+            last.push_str(word);
+        }
+    }
+    let style = line.style;
+    lines.into_iter().map(|text| Line::styled(text, style)).collect()
+}
+
+/// What happened, newest first; none if nothing did.
+pub(super) fn happened(view: &JobView) -> Option<ScreenBlock> {
+    let told = view.events.iter().rev();
+    let lines: Vec<_> = told.map(|event| Line::raw(events::line(event))).collect();
+    let least = lines.len().min(3);
+    (least > 0).then(|| ScreenBlock::new("what happened, newest first", least, lines).wrapping())
 }
 
 /// How things look. A state is a word as well as a colour, so nothing is lost without colours.
@@ -93,7 +142,7 @@ pub(super) fn waits(status: &Status, looks: &Looks) -> Option<ScreenBlock> {
         lines.push(Line::styled(copies_of(status), looks.changing()));
     }
     let least = lines.len().min(4);
-    (least > 0).then(|| ScreenBlock::new("waits", least, lines))
+    (least > 0).then(|| ScreenBlock::new("waits", least, lines).wrapping())
 }
 
 /// Who has how much.
@@ -145,7 +194,8 @@ pub(super) fn trees(status: &Status, looks: &Looks) -> Option<ScreenBlock> {
     let trees = status.trees.as_ref()?;
     if !trees.why.is_empty() {
         let line = Line::styled(format!("rounds go straight: {}", trees.why), looks.changing());
-        return Some(ScreenBlock::new(format!("trees: {}", trees.topology), 1, vec![line]));
+        let title = format!("trees: {}", trees.topology);
+        return Some(ScreenBlock::new(title, 1, vec![line]).wrapping());
     }
     let mut lines = Vec::new();
     for tree in &trees.trees {
@@ -200,7 +250,7 @@ pub(super) fn advice(status: &Status) -> Option<ScreenBlock> {
     let said = named.into_iter().filter(|(_, text)| !text.is_empty());
     let lines: Vec<_> = said.map(|(name, text)| Line::raw(format!("{name}: {text}"))).collect();
     let least = lines.len().min(2);
-    (least > 0).then(|| ScreenBlock::new("what limits rounds", least, lines))
+    (least > 0).then(|| ScreenBlock::new("what limits rounds", least, lines).wrapping())
 }
 
 fn name(node: &NodeStatus) -> String {

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use pslite::chronicle::RoundPoint;
 use pslite::scheduler::Status;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -13,7 +14,7 @@ use ratatui::widgets::{Axis, Block, Borders, Chart, Dataset, GraphType, Paragrap
 
 use super::super::table::{eta_of, seconds};
 use super::blocks::{self, Looks, ScreenBlock};
-use super::view::{JobView, RoundSeen};
+use super::view::JobView;
 
 /// From so many columns on there are two.
 const WIDE: u16 = 120;
@@ -24,21 +25,33 @@ const OLD: Duration = Duration::from_secs(5);
 
 /// A block, or the picture of rounds.
 enum ColumnPart {
-    Rounds,
+    /// Whether some were measured.
+    Rounds {
+        some: bool,
+    },
     Lines(ScreenBlock),
 }
 
 impl ColumnPart {
+    fn within(self, width: usize) -> Self {
+        match self {
+            Self::Lines(block) => Self::Lines(block.within(width)),
+            rounds @ Self::Rounds { .. } => rounds,
+        }
+    }
+
     fn least(&self) -> usize {
         match self {
-            Self::Rounds => CHART[0],
+            Self::Rounds { some: true } => CHART[0],
+            Self::Rounds { some: false } => 1,
             Self::Lines(part) => part.least,
         }
     }
 
     fn most(&self) -> usize {
         match self {
-            Self::Rounds => CHART[1],
+            Self::Rounds { some: true } => CHART[1],
+            Self::Rounds { some: false } => 1,
             Self::Lines(part) => part.lines.len(),
         }
     }
@@ -77,7 +90,7 @@ fn status_is_calm(status: &Status) -> bool {
 /// What stands left, and what stands right; the first of these is who waits, if somebody does.
 fn parts(view: &JobView, status: &Status, looks: &Looks) -> (Vec<ColumnPart>, Vec<ColumnPart>) {
     let left = vec![
-        ColumnPart::Rounds,
+        ColumnPart::Rounds { some: !view.rounds.is_empty() },
         ColumnPart::Lines(blocks::servers(view, looks)),
         ColumnPart::Lines(blocks::workers(view, looks)),
     ];
@@ -86,6 +99,7 @@ fn parts(view: &JobView, status: &Status, looks: &Looks) -> (Vec<ColumnPart>, Ve
         blocks::trees(status, looks),
         blocks::methods(status),
         blocks::advice(status),
+        blocks::happened(view),
     ];
     (left, right.into_iter().flatten().map(ColumnPart::Lines).collect())
 }
@@ -171,6 +185,8 @@ fn column(
     view: &JobView,
     looks: &Looks,
 ) {
+    let width = usize::from(area.width);
+    let parts: Vec<_> = parts.into_iter().map(|part| part.within(width)).collect();
     let mut heights: Vec<usize> = Vec::with_capacity(parts.len());
     let mut free = usize::from(area.height);
     for part in &parts {
@@ -189,7 +205,7 @@ fn column(
         let place = Rect { y, height: height as u16, ..area };
         y += place.height;
         match part {
-            ColumnPart::Rounds => rounds(frame, place, view, looks),
+            ColumnPart::Rounds { .. } => rounds(frame, place, view, looks),
             ColumnPart::Lines(part) => lines(frame, place, part),
         }
     }
@@ -224,15 +240,15 @@ fn rounds(frame: &mut Frame<'_>, area: Rect, view: &JobView, looks: &Looks) {
         frame.render_widget(Paragraph::new(text).block(titled(title)), area);
         return;
     };
-    let line = |value: fn(&RoundSeen) -> Option<f64>| -> Vec<(f64, f64)> {
-        let point = |seen: &RoundSeen| Some((seen.at.as_secs_f64(), value(seen)?));
+    let line = |value: fn(&RoundPoint) -> Option<f64>| -> Vec<(f64, f64)> {
+        let point = |seen: &RoundPoint| Some((seen.at, value(seen)?));
         view.rounds.iter().filter_map(point).collect()
     };
-    let measured = line(|seen| Some(seen.measured));
+    let measured = line(|seen| seen.measured);
     let (predicted, bound) = (line(|seen| seen.predicted), line(|seen| seen.bound));
     let all = measured.iter().chain(&predicted).chain(&bound);
     let highest = all.map(|(_, seconds)| *seconds).fold(0.0, f64::max).max(1e-6) * 1.1;
-    let (from, to) = (first.at.as_secs_f64(), last.at.as_secs_f64());
+    let (from, to) = (first.at, last.at);
     let set = |data, marker, style: Style| {
         let kind = if marker == Marker::Dot { GraphType::Scatter } else { GraphType::Line };
         Dataset::default().data(data).marker(marker).graph_type(kind).style(style)

@@ -1,5 +1,6 @@
 //! The screen, as it looks at 60 and at 160 columns.
 
+use pslite::chronicle::{ChroniclePart, JobEvent, JobEventKind, NewEvent, RoundPoint};
 use pslite::scheduler::{LinkStatus, NodeStatus, TreeStatus, TreesStatus};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -147,6 +148,41 @@ fn a_drain_is_asked_about_and_the_chosen_server_is_in_sight() {
     view.press(WatchKey::Drain);
     assert_eq!(view.question, None, "there is none");
     assert_eq!(view.press(WatchKey::Leave), Pressed::Leave);
+}
+
+fn told(began: f64, numbers: std::ops::Range<u64>) -> Status {
+    let event = |number| {
+        let text = format!("event {number} of a scheduler that began at {began}");
+        let what = NewEvent::info(JobEventKind::Policy, text);
+        JobEvent { number, at: number as f64, time: 3600.0 + number as f64, what }
+    };
+    let point = |at| RoundPoint { at: at as f64, measured: Some(0.5), ..RoundPoint::default() };
+    let chronicle = ChroniclePart {
+        began,
+        events: numbers.clone().map(event).collect(),
+        points: numbers.map(point).collect(),
+        ..ChroniclePart::default()
+    };
+    Status { chronicle: Some(chronicle), ..job() }
+}
+
+#[test]
+fn what_happened_stands_newest_first_and_goes_with_its_scheduler() {
+    let mut view = JobView::new("10.0.0.1:9091".to_owned(), true);
+    view.take(at(0), StatusNews::Status(Box::new(told(1.0, 1..4))));
+    view.take(at(1), StatusNews::Status(Box::new(told(1.0, 4..5))));
+    let shown = text(&view, at(1), 160, 40);
+    let place = |what: &str| shown.find(what).unwrap_or_else(|| panic!("{what}: {shown}"));
+    assert!(place("01:00:04 policy   event 4 of") < place("01:00:01 policy   event 1 of"));
+    assert_eq!(view.rounds.len(), 4, "those that the scheduler keeps");
+    let narrow = text(&view, at(1), 40, 60);
+    assert!(narrow.contains("began") && narrow.contains("at 1"), "nothing is cut: {narrow}");
+    view.take(at(2), StatusNews::Status(Box::new(told(9.0, 1..2))));
+    let shown = text(&view, at(2), 160, 40);
+    assert!(shown.contains("began at 9") && !shown.contains("began at 1"), "{shown}");
+    assert_eq!(view.rounds.len(), 1);
+    view.take(at(3), StatusNews::Status(Box::new(told(9.0, 2..5000))));
+    assert_eq!((view.events.len(), view.rounds.len()), (500, 3600));
 }
 
 #[test]

@@ -4,29 +4,19 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use pslite::chronicle::{ChroniclePart, JobEvent, RoundPoint};
 use pslite::scheduler::{NodeStatus, Status};
 use pslite::wire::NodeId;
 
 use super::asking::StatusNews;
 use super::keys::WatchKey;
 
-/// Round times that are kept: an hour, if they are asked for each second.
+/// Round times that are kept: an hour, with one each second.
 const ROUNDS_MAX: usize = 3600;
+/// Events that are kept: more than any screen shows.
+const EVENTS_MAX: usize = 500;
 /// An answer to a drain is shown for so long.
 const SAID_FOR: Duration = Duration::from_secs(20);
-
-/// How long rounds took when it was asked.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct RoundSeen {
-    /// When.
-    pub(super) at: Duration,
-    /// Seconds.
-    pub(super) measured: f64,
-    /// Seconds, as the model says.
-    pub(super) predicted: Option<f64>,
-    /// T*, in seconds.
-    pub(super) bound: Option<f64>,
-}
 
 /// What becomes of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,8 +39,13 @@ pub(super) struct JobView {
     pub(super) last: Option<(Duration, Box<Status>)>,
     /// Why there was none since.
     pub(super) silence: Option<String>,
+    /// When the scheduler began whose rounds and events these are, in seconds since 1970. None: it
+    /// keeps none, and rounds are those that were seen here.
+    pub(super) began: Option<f64>,
     /// The last rounds, oldest first.
-    pub(super) rounds: VecDeque<RoundSeen>,
+    pub(super) rounds: VecDeque<RoundPoint>,
+    /// What happened, oldest first.
+    pub(super) events: VecDeque<JobEvent>,
     /// The chosen row of the servers.
     pub(super) chosen: usize,
     /// The server of which the user is asked whether it is to be drained.
@@ -66,7 +61,9 @@ impl JobView {
             colours,
             last: None,
             silence: None,
+            began: None,
             rounds: VecDeque::new(),
+            events: VecDeque::new(),
             chosen: 0,
             question: None,
             said: None,
@@ -82,14 +79,19 @@ impl JobView {
         }
     }
 
-    fn take_status(&mut self, now: Duration, status: Box<Status>) {
+    fn take_status(&mut self, now: Duration, mut status: Box<Status>) {
         self.silence = None;
-        if let Some(measured) = status.measured {
-            let Status { predicted, bound, .. } = *status;
-            if self.rounds.len() == ROUNDS_MAX {
-                self.rounds.pop_front();
-            }
-            self.rounds.push_back(RoundSeen { at: now, measured, predicted, bound });
+        if let Some(part) = status.chronicle.take() {
+            self.take_chronicle(part);
+        } else if status.measured.is_some() {
+            let Status { measured, predicted, bound, .. } = *status;
+            let round = status.rounds.unwrap_or(0);
+            let at = now.as_secs_f64();
+            keep(
+                &mut self.rounds,
+                RoundPoint { at, round, measured, predicted, bound },
+                ROUNDS_MAX,
+            );
         }
         self.last = Some((now, status));
         self.chosen = self.chosen.min(self.servers().count().saturating_sub(1));
@@ -97,6 +99,16 @@ impl JobView {
         if self.question.is_some_and(|id| self.server(id).is_none()) {
             self.question = None;
         }
+    }
+
+    fn take_chronicle(&mut self, part: ChroniclePart) {
+        if self.began != Some(part.began) {
+            self.began = Some(part.began);
+            self.rounds.clear();
+            self.events.clear();
+        }
+        part.points.into_iter().for_each(|point| keep(&mut self.rounds, point, ROUNDS_MAX));
+        part.events.into_iter().for_each(|event| keep(&mut self.events, event, EVENTS_MAX));
     }
 
     /// A key was pressed.
@@ -148,4 +160,12 @@ impl JobView {
         let nodes = self.last.iter().flat_map(|(_, status)| &status.nodes);
         nodes.filter(move |node| node.role == role)
     }
+}
+
+/// Adds one; the oldest goes if there are too many.
+fn keep<T>(kept: &mut VecDeque<T>, new: T, most: usize) {
+    if kept.len() == most {
+        kept.pop_front();
+    }
+    kept.push_back(new);
 }
