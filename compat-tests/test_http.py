@@ -251,6 +251,7 @@ def test_the_end_of_a_node_ends_its_thread_and_frees_its_port():
         stream.next("end")
         stream.close()
     cluster.check()
+    assert "could not be accepted" not in cluster.describe()
     with socket.socket() as again:
         again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         again.bind((HOST, port))

@@ -81,7 +81,7 @@ impl WebServer {
             deaf: trouble(),
         };
         while !self.stopping.load(Ordering::Acquire) {
-            if let Err(error) = serving.turn(&listener) {
+            if let Err(error) = serving.turn(&listener, &self.stopping) {
                 let text = format!("nothing is shown over HTTP any more: poll: {error}");
                 log::write(Level::Error, &text);
                 break;
@@ -128,8 +128,12 @@ impl WebServing<'_> {
     }
 
     /// Waits until there is something to do, and does it.
-    fn turn(&mut self, listener: &TcpListener) -> io::Result<()> {
+    fn turn(&mut self, listener: &TcpListener, stopping: &AtomicBool) -> io::Result<()> {
         let (ready, comes) = self.wait(listener)?;
+        // What woke it may be the end: a listener that was shut is ready, and accepts nobody.
+        if stopping.load(Ordering::Acquire) {
+            return Ok(());
+        }
         if comes {
             self.let_in(listener);
         }
