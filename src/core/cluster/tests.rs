@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::*;
-use crate::scheduler::{LogLine, OldestWait, WaitWatch};
+use crate::scheduler::{LogLine, WaitWatch};
 use crate::wire::topic::Topic;
 use crate::wire::{
     ALL_GROUP, EMPTY, Message, Node, NodeId, Role, SCHEDULER, SERVER_GROUP, WORKER_GROUP, ability,
@@ -154,16 +154,6 @@ impl Job {
             self.waits.look(self.now, &self.nodes[0], &mut lines);
         }
         self.events[i].extend(lines.into_iter().map(barriers::action_of));
-    }
-
-    /// Who waits for whom.
-    fn waits(&self) -> Vec<String> {
-        self.waits.waiting(self.now, &self.nodes[0]).lines
-    }
-
-    /// The same as numbers.
-    fn oldest_waits(&self) -> Vec<OldestWait> {
-        self.waits.oldest(self.now, &self.nodes[0])
     }
 
     fn post(&mut self, i: usize, to: NodeId, message: Message) {

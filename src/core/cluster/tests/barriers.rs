@@ -5,6 +5,18 @@ use crate::chronicle::{JobEventKind, Level, NewEvent};
 use crate::scheduler::OldestWait;
 use crate::wire::elastic::StalledRound;
 
+impl Job {
+    /// Who waits for whom.
+    pub(super) fn waits(&self) -> Vec<String> {
+        self.waits.waiting(self.now, &self.nodes[0]).lines
+    }
+
+    /// The same as numbers.
+    pub(super) fn oldest_waits(&self) -> Vec<OldestWait> {
+        self.waits.oldest(self.now, &self.nodes[0])
+    }
+}
+
 /// A server or worker tells which round has waited for long.
 fn stalled(round: Option<StalledRound>) -> Event {
     let bytes = round.map_or_else(Default::default, |round| round.bytes());

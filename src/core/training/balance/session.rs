@@ -210,7 +210,7 @@ impl CoordinatedSession {
         if leases.begin() {
             self.grant_all(out);
         } else {
-            self.give_up(&bounds_text(&self.spec), out);
+            self.give_up(&spec::bounds_text(&self.spec), out);
         }
     }
 
@@ -221,7 +221,7 @@ impl CoordinatedSession {
                 self.grant_all(out);
             }
             Moved::Nothing => {}
-            Moved::Impossible => self.give_up(&bounds_text(&self.spec), out),
+            Moved::Impossible => self.give_up(&spec::bounds_text(&self.spec), out),
         }
     }
 
@@ -286,7 +286,7 @@ impl CoordinatedSession {
         match leases.skips(rank, skip)? {
             Moved::Lease => self.grant_all(out),
             Moved::Nothing => {}
-            Moved::Impossible => self.give_up(&bounds_text(&self.spec), out),
+            Moved::Impossible => self.give_up(&spec::bounds_text(&self.spec), out),
         }
         Ok(())
     }
@@ -594,12 +594,4 @@ pub(super) fn refusal(session: &str, rank: u32, instance: u64, why: &str) -> Bal
         text: format!("session {session:?}: {why}"),
         ..BalanceMessage::default()
     }
-}
-
-fn bounds_text(spec: &BalanceOpen) -> String {
-    format!(
-        "the workers that take part cannot share {} samples: the sum of their `max` is below it, \
-         or that of their `min` above",
-        spec.total
-    )
 }

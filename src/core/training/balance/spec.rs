@@ -155,3 +155,12 @@ fn order_text(open: &BalanceOpen) -> String {
         _ => "in an order that is not known here".to_owned(),
     }
 }
+
+/// Why no sizes are right.
+pub(super) fn bounds_text(spec: &BalanceOpen) -> String {
+    format!(
+        "the workers that take part cannot share {} samples: the sum of their `max` is below it, \
+         or that of their `min` above",
+        spec.total
+    )
+}
