@@ -1,5 +1,6 @@
 //! `pslite status --watch`: the state of a job, again and again. On a terminal it is a screen that
-//! is drawn anew; elsewhere the plain table (or the JSON) is printed each time.
+//! is drawn anew; elsewhere, also where no key can be typed, the plain table (or the JSON) is
+//! printed each time.
 //!
 //! `asking` asks the scheduler on a thread, `view` is what is known (pure; time is an argument),
 //! `draw` puts it on a screen of any size, `keys` says what a key does. Only this file touches the
@@ -12,13 +13,15 @@ mod keys;
 mod view;
 
 use std::io::IsTerminal;
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
 use pslite::node::Operator;
 use pslite::observe::awake;
 use ratatui::crossterm::event;
@@ -48,7 +51,8 @@ pub(super) fn interval(text: &str) -> Result<f64, String> {
 /// The scheduler does not answer the first time, or the terminal cannot be used.
 pub(super) fn run(operator: Operator, seconds: f64, json: bool) -> Result<ExitCode> {
     let every = Duration::from_secs_f64(seconds);
-    if json || !std::io::stdout().is_terminal() {
+    let is_seen = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
+    if json || !is_seen {
         return print_again(&operator, every, json);
     }
     on_terminal(operator, every)
@@ -89,7 +93,7 @@ fn print_again(operator: &Operator, every: Duration, json: bool) -> Result<ExitC
 /// at a panic (ratatui's hook) and at a signal that ends the program.
 fn on_terminal(operator: Operator, every: Duration) -> Result<ExitCode> {
     // Before the thread that asks is there: it inherits the mask.
-    let signals = ending_signals()?;
+    end_at_signals()?;
     let mut view = JobView::new(format!("{}:{}", operator.host, operator.port), colours());
     let asking = StatusAsker::start(operator, every).context("cannot start a thread")?;
     let mut terminal = ratatui::try_init().context("cannot use this terminal")?;
@@ -101,10 +105,7 @@ fn on_terminal(operator: Operator, every: Duration) -> Result<ExitCode> {
                 view.take(now, answer);
             }
             terminal.draw(|frame| draw::screen(frame, &view, now)).context("cannot draw")?;
-            if let Some(signal) = signals.read_signal().ok().flatten() {
-                return Ok(ExitCode::from(128 + u8::try_from(signal.ssi_signo).unwrap_or(0)));
-            }
-            if !event::poll(REDRAW).context("cannot read keys")? {
+            if !is_typed()? || !event::poll(Duration::ZERO).context("cannot read keys")? {
                 continue;
             }
             let event = event::read().context("cannot read keys")?;
@@ -119,16 +120,44 @@ fn on_terminal(operator: Operator, every: Duration) -> Result<ExitCode> {
     outcome
 }
 
-/// The signals that end the program, as something to read.
-fn ending_signals() -> Result<SignalFd> {
+/// Waits for a key, until it is time to draw anew. It looks at the terminal before crossterm does,
+/// which would read the end of a terminal that is gone for ever.
+///
+/// # Errors
+/// The terminal is gone.
+fn is_typed() -> Result<bool> {
+    let keys = std::io::stdin();
+    let mut polled = [PollFd::new(keys.as_fd(), PollFlags::POLLIN)];
+    let limit = PollTimeout::try_from(REDRAW).unwrap_or(PollTimeout::ZERO);
+    match poll(&mut polled, limit) {
+        Ok(_) => {}
+        // The size has changed.
+        Err(Errno::EINTR) => return Ok(true),
+        Err(error) => return Err(error).context("cannot read keys"),
+    }
+    let seen = polled[0].revents().unwrap_or(PollFlags::empty());
+    let gone = PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL;
+    ensure!(!seen.intersects(gone), "the terminal is gone");
+    Ok(seen.contains(PollFlags::POLLIN))
+}
+
+/// Has a thread wait for the signals that end the program. It gives the terminal back and ends the
+/// program, whatever the others are doing.
+fn end_at_signals() -> Result<()> {
     let mut set = SigSet::empty();
     for signal in [Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT] {
         set.add(signal);
     }
     set.thread_block().context("cannot block signals")?;
-    let signals = SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
-        .context("cannot read signals")?;
-    Ok(signals)
+    let wait = move || {
+        if let Ok(signal) = set.wait() {
+            ratatui::restore();
+            std::process::exit(128 + signal as i32);
+        }
+    };
+    let thread = thread::Builder::new().name("pslite-signals".to_owned());
+    thread.spawn(wait).context("cannot start a thread")?;
+    Ok(())
 }
 
 /// As <https://no-color.org> says.
