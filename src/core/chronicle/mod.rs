@@ -9,8 +9,10 @@ mod event;
 mod kept;
 mod part;
 mod points;
+mod reader;
 
 pub use event::{JobEvent, JobEventKind, Level, MovedShare, NewEvent};
 pub use kept::Chronicle;
 pub use part::ChroniclePart;
 pub use points::RoundPoint;
+pub use reader::{ChronicleNews, ChronicleReader};

@@ -6,7 +6,9 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow};
-use pslite::chronicle::{ChroniclePart, JobEvent, JobEventKind, NewEvent};
+use pslite::chronicle::{
+    ChronicleNews, ChroniclePart, ChronicleReader, JobEvent, JobEventKind, NewEvent,
+};
 use pslite::node::{NodeError, Operator};
 use pslite::wire::chronicle::ChronicleQuestion;
 
@@ -23,11 +25,11 @@ const ALL_EVENTS: ChronicleQuestion = ChronicleQuestion { after_event: 0, after_
 /// No scheduler answers, or it is of an earlier version, which keeps no events.
 pub(super) fn follow(operator: &Operator, json: bool) -> Result<ExitCode> {
     let place = format!("{}:{}", operator.host, operator.port);
-    let mut reader = EventReader::default();
+    let mut reader = ChronicleReader::new(ALL_EVENTS);
     loop {
-        let status = match operator.chronicle(reader.asks) {
+        let status = match operator.chronicle(reader.asks()) {
             Ok(status) => status,
-            Err(NodeError::Timeout(_)) if reader.began.is_some() => {
+            Err(NodeError::Timeout(_)) if reader.has_heard() => {
                 let text = format!("the scheduler at {place} answers no more");
                 print(&said(NewEvent::info(JobEventKind::End, text)), json);
                 return Ok(ExitCode::SUCCESS);
@@ -38,7 +40,7 @@ pub(super) fn follow(operator: &Operator, json: bool) -> Result<ExitCode> {
             anyhow!("the scheduler at {place} is of an earlier version: it keeps no events")
         })?;
         let more = part.more;
-        let events = reader.hear(part);
+        let events = told(&mut reader, part);
         events.iter().for_each(|event| print(event, json));
         if !more {
             thread::sleep(AGAIN);
@@ -46,37 +48,20 @@ pub(super) fn follow(operator: &Operator, json: bool) -> Result<ExitCode> {
     }
 }
 
-/// What was heard so far.
-struct EventReader {
-    /// Which chronicle it is.
-    began: Option<f64>,
-    /// What is asked next.
-    asks: ChronicleQuestion,
-}
-
-impl Default for EventReader {
-    fn default() -> Self {
-        Self { began: None, asks: ALL_EVENTS }
-    }
-}
-
-impl EventReader {
-    /// What is to be printed of an answer.
-    fn hear(&mut self, part: ChroniclePart) -> Vec<JobEvent> {
-        if self.began.replace(part.began).is_some_and(|began| began != part.began) {
-            // Its numbers are others: all of it is asked for.
-            self.asks = ALL_EVENTS;
+/// What is to be printed of an answer.
+fn told(reader: &mut ChronicleReader, part: ChroniclePart) -> Vec<JobEvent> {
+    let lost = match reader.hear(&part) {
+        ChronicleNews::GoesOn { lost } => lost,
+        ChronicleNews::BeginsAnew => {
             let text = "the scheduler was started again: its events are numbered anew";
             return vec![said(NewEvent::warning(JobEventKind::Lost, text))];
         }
-        let lost = part.lost(self.asks);
-        self.asks = part.next(self.asks);
-        let gap = (lost > 0).then(|| {
-            let text = format!("{lost} events before the next one are not kept any more");
-            said(NewEvent::warning(JobEventKind::Lost, text).with("events", lost as f64))
-        });
-        gap.into_iter().chain(part.events).collect()
-    }
+    };
+    let gap = (lost > 0).then(|| {
+        let text = format!("{lost} events before the next one are not kept any more");
+        said(NewEvent::warning(JobEventKind::Lost, text).with("events", lost as f64))
+    });
+    gap.into_iter().chain(part.events).collect()
 }
 
 /// What this program says itself, now. It has no number.
@@ -121,19 +106,19 @@ mod tests {
 
     #[test]
     fn lost_events_are_said() {
-        let mut reader = EventReader::default();
+        let mut reader = ChronicleReader::new(ALL_EVENTS);
         let numbers = |events: &[JobEvent]| events.iter().map(|e| e.number).collect::<Vec<_>>();
-        assert_eq!(numbers(&reader.hear(part(1.0, 1, 1..=3))), [1, 2, 3]);
-        assert_eq!(reader.asks.after_event, 3);
-        assert_eq!(numbers(&reader.hear(part(1.0, 2, 4..=4))), [4]);
-        let told = reader.hear(part(1.0, 9, 9..=9));
-        assert_eq!(numbers(&told), [0, 9]);
-        assert!(told[0].what.text.starts_with("4 events"), "{told:?}");
-        assert_eq!(told[0].what.numbers["events"], 4.0);
-        assert_eq!(reader.hear(part(1.0, 9, 9..=9)).len(), 1, "it asks after 9, and trusts");
-        let again = reader.hear(part(2.0, 1, 10..=11));
+        assert_eq!(numbers(&told(&mut reader, part(1.0, 1, 1..=3))), [1, 2, 3]);
+        assert_eq!(reader.asks().after_event, 3);
+        assert_eq!(numbers(&told(&mut reader, part(1.0, 2, 4..=4))), [4]);
+        let gap = told(&mut reader, part(1.0, 9, 9..=9));
+        assert_eq!(numbers(&gap), [0, 9]);
+        assert!(gap[0].what.text.starts_with("4 events"), "{gap:?}");
+        assert_eq!(gap[0].what.numbers["events"], 4.0);
+        assert_eq!(told(&mut reader, part(1.0, 9, 9..=9)).len(), 1, "it asks after 9, and trusts");
+        let again = told(&mut reader, part(2.0, 1, 10..=11));
         assert_eq!((again.len(), again[0].number), (1, 0), "{again:?}");
-        assert_eq!(reader.asks, ALL_EVENTS);
-        assert_eq!(numbers(&reader.hear(part(2.0, 1, 1..=2))), [1, 2]);
+        assert_eq!(reader.asks(), ALL_EVENTS);
+        assert_eq!(numbers(&told(&mut reader, part(2.0, 1, 1..=2))), [1, 2]);
     }
 }

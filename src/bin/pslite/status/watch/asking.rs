@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
+use pslite::chronicle::{ChronicleNews, ChronicleReader};
 use pslite::node::Operator;
 use pslite::scheduler::Status;
 use pslite::wire::NodeId;
@@ -64,22 +65,16 @@ fn ask_on(
     wanted: &Receiver<NodeId>,
     answers: &SyncSender<StatusNews>,
 ) {
-    let mut began = None;
-    let mut asked = NOTHING_KNOWN;
+    let mut reader = ChronicleReader::new(NOTHING_KNOWN);
     loop {
         let mut more = false;
-        let news = match operator.chronicle(asked) {
+        let news = match operator.chronicle(reader.asks()) {
             Ok(mut status) => {
                 if let Some(part) = &mut status.chronicle {
-                    // Another scheduler's numbers begin anew.
-                    let is_another = began.is_some_and(|before| before != part.began);
-                    asked = if is_another { NOTHING_KNOWN } else { part.next(asked) };
-                    if is_another {
-                        // All of it comes with the next answer.
-                        (part.events, part.points) = Default::default();
+                    more = part.more;
+                    if reader.hear(part) == ChronicleNews::BeginsAnew {
+                        (part.events, part.points, more) = (Vec::new(), Vec::new(), true);
                     }
-                    began = Some(part.began);
-                    more = part.more || is_another;
                 }
                 StatusNews::Status(Box::new(status))
             }
